@@ -15,6 +15,7 @@ reproduce: .venv/.core ## run every paper notebook and print the scorecard (PRES
 	$(BIN)/robustness-nb reproduce --preset $(PRESET)
 
 test: .venv/.dev ## notebooks clean and exported, their tests, the site, pytest
+	$(BIN)/ruff check -q .
 	$(BIN)/python tools/check_clean.py
 	$(BIN)/nbdev-test --n-workers 2
 	$(BIN)/python tools/site.py

@@ -197,3 +197,6 @@ def main(
     if as_json and "--help" not in arguments: print(json.dumps(dict(ok=code == 0, **payload)))
     elif text: print(text, file=sys.stderr if code else sys.stdout)
     raise SystemExit(code)
+
+# %% ../nbs/lib/13_cli.ipynb #48a86eac
+if __name__ == "__main__": main()

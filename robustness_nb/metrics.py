@@ -122,7 +122,7 @@ def cumulative_error(
     "Sum of Delta over all tasks, the targeted one included (eps_cu). Deltas outside [-1, 1]: ValueError. Source: Yu et al. 2025."
     return _plain(_deltas(deltas)[1].sum(-1))
 
-# %% ../nbs/lib/00_metrics.ipynb #eaae1107
+# %% ../nbs/lib/00_metrics.ipynb #b9fecc24
 class RECorr(NamedTuple):
     "A relative error correlation and whether to believe it"
     value: float # unbounded both ways; nan where undefined
@@ -213,7 +213,7 @@ def relative_mean_corruption_error(
     "Mean corruption error of the loss beyond the clean error. Raises as `mean_corruption_error` does. Source: Hendrycks and Dietterich 2019."
     return _mce(errors, baseline, clean_error, baseline_clean_error)
 
-# %% ../nbs/lib/00_metrics.ipynb #2c0d7b57
+# %% ../nbs/lib/00_metrics.ipynb #286765c4
 class AttackSuccess(NamedTuple):
     "Three readings of attack success; each a fraction in [0, 1]"
     of_clean_correct: float | np.ndarray # right before and wrong after, among those right before; nan if there are none
@@ -258,7 +258,7 @@ def lp_norm(
     size /= np.where(largest > 0, largest, 1)[:, None]
     return largest * np.sum(size**p, axis=1) ** (1/p)
 
-# %% ../nbs/lib/00_metrics.ipynb #fb5fa900
+# %% ../nbs/lib/00_metrics.ipynb #91d99390
 class Interval(NamedTuple):
     "The two ends of a confidence interval"
     low: float | np.ndarray
@@ -284,7 +284,7 @@ def wilson_interval(
     high = np.where(k == n, 1., centre + half) # rounding can leave it a hair under 1
     return Interval(_plain(centre - half), _plain(high))
 
-# %% ../nbs/lib/00_metrics.ipynb #0999b41a
+# %% ../nbs/lib/00_metrics.ipynb #75cb782b
 class PairedDifference(NamedTuple):
     "A difference of two means over the same samples, with its interval"
     difference: float
@@ -331,7 +331,7 @@ def paired_bootstrap(
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return PairedDifference((a - b).mean().item(), low.item(), high.item())
 
-# %% ../nbs/lib/00_metrics.ipynb #abcd9b63
+# %% ../nbs/lib/00_metrics.ipynb #34cfa694
 class McNemar(NamedTuple):
     "Disagreements of two models and the exact two-sided p-value"
     only_a: int # samples that only the first model gets right
@@ -350,7 +350,7 @@ def mcnemar(
     only_a, only_b = int((a > b).sum()), int((a < b).sum())
     return McNemar(only_a, only_b, min(1., 2 * float(bdtr(min(only_a, only_b), only_a + only_b, .5))))
 
-# %% ../nbs/lib/00_metrics.ipynb #7eefc35b
+# %% ../nbs/lib/00_metrics.ipynb #24dec4cf
 class SeedMean(NamedTuple):
     "A mean over seeds with its interval"
     mean: float | np.ndarray

@@ -9,6 +9,19 @@ ROOT = Path(__file__).resolve().parent.parent
 WIDTHS, SCHEMES = [1280, 400], ["light", "dark"]
 FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync".split()
 
+LOOK = """() => {
+  const main = document.querySelector('main'), box = main.getBoundingClientRect();
+  const shown = r => r.width > 0 && r.height > 0 && r.left >= box.left - 1 && r.right <= box.right + 1;
+  const scrolls = e => e !== main && (['auto', 'scroll'].includes(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
+  const cut = [...main.querySelectorAll('*')].filter(e => e.getBoundingClientRect().right > box.right + 1 && !scrolls(e));
+  return {
+    cut: cut.map(e => e.tagName + ' ' + e.textContent.trim().slice(0, 40)).slice(0, 3),
+    width: document.documentElement.scrollWidth, text: main.innerText,
+    maths: [...main.querySelectorAll('.math')].map(m => m.textContent).join(' '),
+    images: [...main.querySelectorAll('img')].map(i => ({alt: (i.alt || '').trim(), shown: i.naturalWidth > 0 && shown(i.getBoundingClientRect())})),
+  };
+}"""
+
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *args): pass
@@ -51,12 +64,11 @@ def browser():
 @pytest.fixture
 def visit(browser, site):
     "Opens a page; `errors` collects what the console says and `blocked` the requests to other hosts."
-    contexts = []
+    contexts = {}
 
     def _visit(path, width=1280, scheme="light"):
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        contexts.append(context)
-        page = context.new_page()
+        if (width, scheme) not in contexts: contexts[width, scheme] = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page = contexts[width, scheme].new_page()
         page.set_default_timeout(10_000)
         page.errors, page.blocked = [], []
         page.on("console", lambda m: m.type == "error" and page.errors.append(m.text))
@@ -71,7 +83,7 @@ def visit(browser, site):
         return page
 
     yield _visit
-    for context in contexts: context.close()
+    for context in contexts.values(): context.close()
 
 
 def background(page):
@@ -101,14 +113,14 @@ def test_pages(pages, visit, width, scheme):
     faults = []
     for path in pages:
         page = visit(path, width, scheme)
-        if page.evaluate("document.documentElement.scrollWidth > innerWidth + 1"): faults.append(f"{path} is wider than the window")
-        if len(page.inner_text("main")) < 200: faults.append(f"{path} is empty")
-        if "\\(" in page.inner_text("main") or "\\[" in page.inner_text("main p"): faults.append(f"{path} shows TeX source")
+        seen = page.evaluate(LOOK)
+        if seen["width"] > width + 1: faults.append(f"{path} is {seen['width']} pixels wide")
+        if seen["cut"]: faults.append(f"{path}: cut off at the right: {seen['cut']}")
+        if len(seen["text"]) < 200: faults.append(f"{path} is empty")
+        if r"\(" in seen["maths"] or r"\[" in seen["maths"]: faults.append(f"{path} shows TeX source")
         if (background(page) < 128) != (scheme == "dark"): faults.append(f"{path} is not {scheme}")
-        for img in page.query_selector_all("main img"):
-            img.scroll_into_view_if_needed()
-            seen = img.is_visible() and img.evaluate("i => i.complete && i.naturalWidth > 0 && i.getBoundingClientRect().width <= document.querySelector('main').clientWidth")
-            if not seen or not (img.get_attribute("alt") or "").strip(): faults.append(f"{path}: a picture is unseen or has no alt text")
+        faults += [f"{path}: picture {i + 1} is not shown" for i, img in enumerate(seen["images"]) if not img["shown"]]
+        faults += [f"{path}: picture {i + 1} has no alt text" for i, img in enumerate(seen["images"]) if not img["alt"]]
         faults += [f"{path}: console: {e}" for e in page.errors] + [f"{path} asks {url}" for url in page.blocked]
         page.close()
     assert not faults, "\n".join(faults)

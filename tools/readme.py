@@ -8,6 +8,7 @@ SITE = "https://robustness-nb.github.io/robustness_nb/nbs/index.html"
 NOTICE = "<!-- Written by tools/readme.py from nbs/index.ipynb: edit the notebook. -->"
 FENCE = re.compile(r"(^```.*?^```)", re.S | re.M)
 LINK = re.compile(r"(\]\(|(?:href|src)=\")(?![a-z]+:|#|/)([^)\s\"]+)")
+CITATION = re.compile(r" ?\[@[^\]]+\]")
 ATTRIBUTES = re.compile(r"(\]\([^)]*\))\{[^}]*\}")
 CALLOUT = re.compile(r"^:::+ *\{\.callout-(\w+).*?\}\n(.*?)^:::+$", re.S | re.M)
 
@@ -16,9 +17,9 @@ def alert(callout: re.Match) -> str:
     return f"> [!{callout[1].upper()}]\n" + "\n".join(f"> {line}".rstrip() for line in callout[2].strip().splitlines())
 
 def github(text: str) -> str:
-    "Markdown of the site as GitHub reads it: callouts, no attributes, and links that start in the root; code stays as it is."
+    "Markdown of the site as GitHub reads it: callouts, no citations or attributes, and links that start in the root; code stays as it is."
     def rewrite(part):
-        part = ATTRIBUTES.sub(r"\1", part)
+        part = ATTRIBUTES.sub(r"\1", CITATION.sub("", part))
         return LINK.sub(lambda m: m[1] + posixpath.normpath(posixpath.join("nbs", m[2])), part)
     return "".join(part if i % 2 else rewrite(part) for i, part in enumerate(FENCE.split(CALLOUT.sub(alert, text))))
 

@@ -23,14 +23,15 @@ REFERENCE = re.compile(r"\[(?P<group>[^][]*@\w[^][]*)\]|(?<!\w)@(?P<key>\w[\w:-]
 FIELD = re.compile(r'(\w+)\s*=\s*(?:\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|"([^"]*)"|(\d+))')
 
 
-def render() -> list[str]:
-    "Fill _proc/ and render it into _docs/; returns the warnings that site_allowlist.txt does not name."
+def render() -> tuple[list[str], dict[Path, dict]]:
+    "Fill _proc/ and render it into _docs/; returns the warnings that site_allowlist.txt does not name, and each page's table captions."
     subprocess.run([sys.executable, "-c", "from nbdev.serve import proc_nbs; proc_nbs()"], cwd=ROOT, check=True, env={**os.environ, "MPLBACKEND": "agg"})
     site = Site(load(ROOT/"_proc"), quiet=True)
     site.out = DOCS
     site.build()
+    captions = {DOCS/NUMBERED.sub("", str(page.out)): table_captions(ROOT/"_proc"/page.src) for page in site.pages.values()}
     allowed = [line for line in (ROOT/"tools/site_allowlist.txt").read_text().splitlines() if line and not line.startswith("#")]
-    return [w for w in site.warnings if not any(fnmatch.fnmatchcase(w, a) for a in allowed)]
+    return [w for w in site.warnings if not any(fnmatch.fnmatchcase(w, a) for a in allowed)], captions
 
 
 def bibliography(path: Path) -> dict[str, tuple[str, str, str]]:
@@ -48,11 +49,18 @@ def bibliography(path: Path) -> dict[str, tuple[str, str, str]]:
     return entries
 
 
+def table_captions(notebook: Path) -> dict[str, str]:
+    "Caption of each labelled table cell of a notebook: smalldocs leaves it out where the output is Markdown."
+    cells = ["".join(c["source"]) for c in json.loads(notebook.read_text())["cells"]] if notebook.suffix == ".ipynb" else []
+    options = [yaml.safe_load("\n".join(re.findall(r"^#\|(.*)", c, re.M))) or {} for c in cells if "#| tbl-cap" in c]
+    return {o["label"]: o["tbl-cap"] for o in options if "label" in o}
+
+
 class Page:
     "One rendered page, mended and checked."
 
-    def __init__(self, path: Path, refs: dict):
-        self.path, self.refs = path, refs
+    def __init__(self, path: Path, refs: dict, captions: dict):
+        self.path, self.refs, self.captions = path, refs, captions
         self.soup = BeautifulSoup(path.read_text(), "html.parser")
         self.main = self.soup.find("main")
         self.labels, self.cited, self.problems = {}, [], []
@@ -77,10 +85,11 @@ class Page:
             if kind == "eq":
                 tag["class"] = "numbered-equation"
                 tag.append(self.fragment(f'<span class="equation-number">({count[kind]})</span>'))
-            elif caption := tag.find(["figcaption", "caption"]):
-                caption.insert(0, f"{name}: ")
-            else:
-                self.problem(f"{tag['id']} has no caption")
+                continue
+            if (table := tag.find("table")) and not tag.find(["figcaption", "caption"]) and tag["id"] in self.captions:
+                table.insert(0, self.soup.new_tag("caption", string=self.captions[tag["id"]]))
+            if caption := tag.find(["figcaption", "caption"]): caption.insert(0, f"{name}: ")
+            else: self.problem(f"{tag['id']} has no caption")
 
     def mathematics(self):
         "Turn TeX into MathML, which browsers draw without scripts or fonts from elsewhere."
@@ -145,13 +154,13 @@ class Page:
                 broken.setdefault(os.path.relpath(file, DOCS) + ("#" + url.fragment if url.fragment else ""), []).append(str(self.path.relative_to(DOCS)))
         for img in self.main.find_all("img"):
             if not img.get("alt", "").strip():
-                cell = img.find_parent(class_="cell")
-                self.problem(f"a picture has no alt text (#| fig-alt), in {cell['id'] if cell else img.get('src', '')[:60]}")
+                code = img.find_previous("code")
+                self.problem(f"a picture has no alt text (#| fig-alt): {code.get_text().splitlines()[0] if code else img['src'][:60]}")
 
 
 def build() -> list[str]:
     "Make the preview in _docs/ and return what is wrong with it, one line each."
-    problems = render()
+    problems, captions = render()
     url = yaml.safe_load((ROOT/"_quarto.yml").read_text())["website"]["site-url"]
     refs = bibliography(ROOT/"refs.bib")
     for css in DOCS.glob("site_libs/themes/*.css"):  # web fonts: the preview uses the system's
@@ -159,9 +168,12 @@ def build() -> list[str]:
     for path in [*DOCS.rglob("*.html"), DOCS/"search.json", DOCS/"sitemap.xml"]:
         path.write_text(NUMBERED.sub("", path.read_text()))
         path.rename(path.with_name(NUMBERED.sub("", path.name)))
-    pages = {path: Page(path, refs) for path in sorted(DOCS.rglob("*.html"))}
+    pages = {path: Page(path, refs, captions[path]) for path in sorted(DOCS.rglob("*.html"))}
     for page in pages.values():
-        page.number(), page.mathematics(), page.references(), page.relative(url)
+        page.number()
+        page.mathematics()
+        page.references()
+        page.relative(url)
         page.path.write_text(str(page.soup))
     search = json.loads((DOCS/"search.json").read_text())
     for entry in search:
