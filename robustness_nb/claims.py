@@ -101,7 +101,7 @@ def published(
     with files("robustness_nb").joinpath(f"data/published_{name}.csv").open(encoding="utf-8") as lines: rows = list(csv.DictReader(lines))
     return [{**row, "value": float(row["value"]) if row["value"] else None} for row in rows]
 
-# %% ../nbs/lib/11_claims.ipynb #e111522a
+# %% ../nbs/lib/11_claims.ipynb #cab4c15d
 def _show(value): # a number, a list of names, a dict of steps or a pair
     if value is None: return "–"
     if isinstance(value, dict): value = [v for _, v in sorted(value.items())]
@@ -115,8 +115,8 @@ def _published(claim): # what was stated, with the tolerance
 
 def verdict_rows(
     verdicts: list, # of Verdicts
-) -> list: # of dicts: claim, published, ours, interval, difference, verdict; all text
+) -> list: # of dicts: claim, verdict, published, ours, 95 % interval, difference; all text
     "The rows of a table that sets published values beside ours."
-    return [dict(claim=v.claim.statement, published=_published(v.claim), ours=_show(v.ours),
-                 interval=f"{v.interval[0]:.3f} to {v.interval[1]:.3f}" if v.interval else "",
-                 difference="" if v.difference is None else f"{v.difference:+.3f}", verdict=v.verdict) for v in verdicts]
+    return [{"claim": v.claim.statement, "verdict": v.verdict, "published": _published(v.claim), "ours": _show(v.ours),
+             "95 % interval": f"{v.interval[0]:.3f} to {v.interval[1]:.3f}" if v.interval else "",
+             "difference": "" if v.difference is None else f"{v.difference:+.3f}"} for v in verdicts]

@@ -101,11 +101,14 @@ def _places(done):
     figures = f"\nfigures   {done.figures[0].parent}" if done.figures else ""
     return f"notebook  {done.notebook}\nrecord    {done.record_path}{' (replayed)' if done.replayed else ''}{figures}"
 
-# %% ../nbs/lib/13_cli.ipynb #a33982b7
+# %% ../nbs/lib/13_cli.ipynb #c3eb1fbe
 def _claims(verdicts): # {experiment: verdicts} as rows for programs and as text for people
     from robustness_nb.claims import verdict_rows
-    rows = [dict(experiment=name, id=v.claim.id, **row) for name, found in verdicts.items() for v, row in zip(found, verdict_rows(found))]
-    return rows, _table([{k: row[k] for k in ("verdict", "claim", "published", "ours")} for row in rows])
+    judged = [(name, v) for name, found in verdicts.items() for v in found]
+    rows = [dict(experiment=name, id=v.claim.id, claim=v.claim.statement, source=v.claim.source, published=v.claim.published, ours=v.ours,
+                 interval=v.interval, difference=v.difference, tolerance=v.claim.tolerance, why=v.claim.why, verdict=v.verdict) for name, v in judged]
+    text = _table([{k: row[k] for k in ("verdict", "claim", "published", "ours")} for row in verdict_rows([v for _, v in judged])])
+    return rows, text
 
 @app.command()
 def scorecard(preset: Preset = "quick", as_json: Json = False):

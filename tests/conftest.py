@@ -41,13 +41,10 @@ def process(*command, cwd=None, **environment):
     return subprocess.run(program, cwd=cwd, env={**os.environ, **{k: str(v) for k, v in environment.items()}}, capture_output=True, text=True)
 
 
-def as_options(parameters):
-    "Parameters as `-p name=value` options."
-    return [word for name, value in parameters.items() for word in ("-p", f"{name}={json.dumps(value)}")]
-
-
 @pytest.fixture(scope="session")
 def small_run(tmp_path_factory):
-    "`robustness-nb run digits_gap --json` with small parameters: (the finished process, its output folder)."
+    "`robustness-nb run digits_gap --json` on SMALL; its seeds overrule those of a parameter file: (the finished process, its output folder)."
     folder = tmp_path_factory.mktemp("small_run")
-    return process("robustness-nb", "run", "digits_gap", *as_options(SMALL), "--output", folder, "--json", cwd=folder), folder
+    (folder / "small.yaml").write_text(json.dumps({**SMALL, "seeds": [5, 6, 7]}))
+    command = ["run", "digits_gap", "-f", "small.yaml", "-p", f"seeds={SMALL['seeds']}", "--output", "out", "--json"]
+    return process("robustness-nb", *command, cwd=folder), folder / "out"

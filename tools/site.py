@@ -97,7 +97,7 @@ class Page:
             for node in caption.find_all(string=re.compile(r"\$[^$]+\$")):
                 node.replace_with(self.fragment(re.sub(r"\$([^$]+)\$", r'<span class="math inline">\\(\1\\)</span>', str(node).replace("<", "&lt;"))))
         for span in self.soup.select("span.math"):
-            tex = span.get_text().strip()[2:-2]  # between \\( and \\) or \\[ and \\]
+            tex = span.get_text().strip()[2:-2]  # without \( and \) or \[ and \]
             try: mathml = TEX.convert_with_local_state(tex, displaystyle="display" in span["class"])
             except LatexError as e:
                 self.problem(f"cannot read the mathematics {tex!r}: {e}")
