@@ -101,7 +101,7 @@ def published(
     with files("robustness_nb").joinpath(f"data/published_{name}.csv").open(encoding="utf-8") as lines: rows = list(csv.DictReader(lines))
     return [{**row, "value": float(row["value"]) if row["value"] else None} for row in rows]
 
-# %% ../nbs/lib/11_claims.ipynb #cab4c15d
+# %% ../nbs/lib/11_claims.ipynb #3ebcace5
 def _show(value): # a number, a list of names, a dict of steps or a pair
     if value is None: return "–"
     if isinstance(value, dict): value = [v for _, v in sorted(value.items())]
@@ -118,5 +118,5 @@ def verdict_rows(
 ) -> list: # of dicts: claim, verdict, published, ours, 95 % interval, difference; all text
     "The rows of a table that sets published values beside ours."
     return [{"claim": v.claim.statement, "verdict": v.verdict, "published": _published(v.claim), "ours": _show(v.ours),
-             "95 % interval": f"{v.interval[0]:.3f} to {v.interval[1]:.3f}" if v.interval else "",
+             "95 % interval": f"{v.interval[0]:.3f}–{v.interval[1]:.3f}" if v.interval else "",
              "difference": "" if v.difference is None else f"{v.difference:+.3f}"} for v in verdicts]

@@ -54,14 +54,14 @@ def corruptions(
     text = _table([{"corruption": r["name"], "family": r["family"], "severities 1 to 5": steps(r["severities"])} for r in rows])
     return dict(ladder=ladder, ladders=corruptions.ladders(), corruptions=rows), text
 
-# %% ../nbs/lib/13_cli.ipynb #65841fda
+# %% ../nbs/lib/13_cli.ipynb #1e33b8fc
 def _parameters(pairs, file): # -p k=v and -f file as one dict; values are YAML
     import yaml
     found = {}
     if file:
         try:
             with open(file, encoding="utf-8") as lines: found = yaml.safe_load(lines) or {}
-        except yaml.YAMLError as error: raise ValueError(f"{file} is not YAML: {error}") from error
+        except (yaml.YAMLError, UnicodeDecodeError) as error: raise ValueError(f"{file} is not YAML: {error}") from error
         if not isinstance(found, dict): raise ValueError(f"{file} must hold `name: value` lines")
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -70,10 +70,7 @@ def _parameters(pairs, file): # -p k=v and -f file as one dict; values are YAML
         except yaml.YAMLError as error: raise ValueError(f"-p {pair}: {value!r} is not YAML") from error
     return found
 
-def _controls(given, preset, rerun): # `preset` and `rerun` may also come as parameters; the options win
-    return given, preset or given.pop("preset", "quick"), rerun or given.pop("rerun", False)
-
-# %% ../nbs/lib/13_cli.ipynb #56118cac
+# %% ../nbs/lib/13_cli.ipynb #b2718556
 @app.command()
 def run(
     experiment: Annotated[str, typer.Argument(help="Its name, e.g. digits_gap.")],
@@ -86,10 +83,10 @@ def run(
 ):
     "Run one experiment's notebook, or replay its record."
     from robustness_nb import runs
-    given, preset, rerun = _controls(_parameters(parameter, file), preset, rerun)
-    done = runs.run(experiment, given, preset=preset, rerun=rerun, output=output or None)
+    given = _parameters(parameter, file) | ({"preset": preset} if preset else {}) | ({"rerun": True} if rerun else {})
+    done = runs.run(experiment, given, output=output or None)
     record = done.record
-    payload = dict(experiment=experiment, preset=preset, parameters=record.parameters, metrics=record.metrics, replayed=done.replayed,
+    payload = dict(experiment=experiment, preset=given.get("preset", "quick"), parameters=record.parameters, metrics=record.metrics, replayed=done.replayed,
                    seconds=round(done.seconds, 3), record=str(done.record_path), notebook=str(done.notebook), figures=list(map(str, done.figures)))
     return payload, f"{_summary(record.metrics)}\n{_places(done)}"
 
@@ -175,7 +172,7 @@ def doctor(as_json: Json = False):
     marks = {(True, True): "ok", (True, False): "ok", (False, False): "absent, optional"}
     return dict(checks=checks), _table([{"check": c["check"], "": marks[c["ok"], c["needed"]], "found": c["found"]} for c in checks])
 
-# %% ../nbs/lib/13_cli.ipynb #a7730555
+# %% ../nbs/lib/13_cli.ipynb #d2d7fb03
 UsageError = typer.BadParameter.__base__
 
 def _outcome(arguments, as_json): # (payload, text, exit code)
@@ -188,7 +185,8 @@ def _outcome(arguments, as_json): # (payload, text, exit code)
         if not as_json: raise
         traceback.print_exc()
         return dict(error=f"{type(error).__name__}: {error}"), None, 1
-    return (*result, 0) if isinstance(result, tuple) else ({}, None, result or 0)
+    if isinstance(result, tuple): return *result, 0
+    return (dict(error="interrupted"), "interrupted", 1) if result else ({}, None, 0)
 
 def main(
     arguments: list | None = None, # None for those of the process

@@ -9,7 +9,7 @@ __all__ = ['registry', 'families', 'Draws', 'Corruption', 'corruption', 'ladders
            'corrupt', 'gaussian_noise', 'shot_noise', 'impulse_noise', 'blur', 'rotate', 'translate', 'occlusion',
            'pixelate', 'quantize', 'brightness', 'contrast', 'table']
 
-# %% ../nbs/lib/04_corruptions.ipynb #710a616f
+# %% ../nbs/lib/04_corruptions.ipynb #1f9675c4
 import csv, hashlib, inspect
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +17,7 @@ from importlib.resources import files
 from math import prod
 import numpy as np
 from numpy.random import Generator, Philox
-from .datasets import check_images, check_name
+from .datasets import check_images, check_name, check_whole
 
 # %% ../nbs/lib/04_corruptions.ipynb #4057188b
 class Draws:
@@ -103,14 +103,12 @@ def ladders() -> list: # their names
     "The ladders that exist."
     return list(_ladders())
 
-# %% ../nbs/lib/04_corruptions.ipynb #bcd1e6a2
+# %% ../nbs/lib/04_corruptions.ipynb #c747a18b
 def check_severity(
     severity: int, # 1 (mild) to 5 (strong)
 ) -> int: # the same
     "Return `severity` if it is a whole number from 1 to 5, else raise a ValueError."
-    if isinstance(severity, bool) or not isinstance(severity, (int, np.integer)) or not 1 <= severity <= 5:
-        raise ValueError(f"severity must be a whole number from 1 to 5, not {severity!r}")
-    return int(severity)
+    return check_whole("severity", severity, 1, 5)
 
 def parameters(
     name: str, # a corruption
@@ -134,7 +132,7 @@ def names(
     steps = _ladders()[check_name("ladder", ladder, _ladders())]
     return [name for name, entry in registry.items() if name in steps or entry.severities]
 
-# %% ../nbs/lib/04_corruptions.ipynb #6a995952
+# %% ../nbs/lib/04_corruptions.ipynb #c5cffba0
 def corrupt(
     images: np.ndarray, # (n, channels, height, width) floats in [0, 1], any size from 8 x 8
     name: str, # a corruption of `names(ladder)`
@@ -145,7 +143,9 @@ def corrupt(
     start: int = 0, # number of the batch's first image in its dataset
 ) -> np.ndarray: # corrupted images, of the shape and dtype of `images`
     "Corrupt a batch. ValueError or TypeError for a name, a severity or images that are not allowed; `images` is never changed."
-    images = check_images(images)
+    images = np.array(check_images(images), order="C")
+    check_whole("seed", seed)
+    check_whole("start", start, 0)
     if min(images.shape[2:]) < 8: raise ValueError(f"images must be at least 8 x 8 pixels, not {images.shape[2]} x {images.shape[3]}")
     steps = parameters(name, severity, ladder)
     draws = Draws(len(images), start, (int(seed), name, int(severity)))
@@ -232,7 +232,7 @@ def occlusion(images, draws, side):
     hidden = (top <= y) & (y < top + side) & (left <= x) & (x < left + side)
     return np.where(hidden, 0, images)
 
-# %% ../nbs/lib/04_corruptions.ipynb #9d248fdc
+# %% ../nbs/lib/04_corruptions.ipynb #af0fec98
 def _averages(size: int, cells: int) -> np.ndarray: # (cells, size), rows that sum to 1
     "Weights of `size` pixels in `cells` equal cells."
     edges = np.linspace(0, size, cells + 1)[:, None]
@@ -244,7 +244,7 @@ def pixelate(images, draws, scale):
     "Averaged down to `scale` times the size and enlarged again by repeating pixels."
     def screen(size):
         cells = max(1, round(size * scale))
-        return _averages(size, cells)[np.arange(size) * cells // size].astype(np.float32)
+        return _averages(size, cells)[((np.arange(size) + .5) * cells / size).astype(int)].astype(np.float32)
     return screen(images.shape[2]) @ images @ screen(images.shape[3]).T
 
 # %% ../nbs/lib/04_corruptions.ipynb #ba9022f7
@@ -253,13 +253,13 @@ def quantize(images, draws, levels):
     "Rounded to `levels` equally spaced values."
     return np.round(images * (levels - 1)) / (levels - 1)
 
-# %% ../nbs/lib/04_corruptions.ipynb #3ddfe6d0
+# %% ../nbs/lib/04_corruptions.ipynb #e7c6d492
 @corruption("digital")
 def brightness(images, draws, value_shift):
     "`value_shift` added to the value V of hue, saturation, value: to a grey image itself, to a colour by scaling its channels."
     value = images.max(1, keepdims=True)
     brighter = np.minimum(value + value_shift, 1)
-    return np.where(value > 0, images * (brighter / np.where(value > 0, value, 1)), brighter)
+    return np.where(value > 0, images / np.where(value > 0, value, 1) * brighter, brighter)
 
 @corruption("digital")
 def contrast(images, draws, factor):

@@ -7,12 +7,12 @@ Docs: https://robustness-nb.github.io/robustness_nb/nbs/lib/evaluation.html.md""
 # %% auto #0
 __all__ = ['SURVIVAL', 'CorruptionReport', 'corruption_report']
 
-# %% ../nbs/lib/08_evaluation.ipynb #4baeb041
+# %% ../nbs/lib/08_evaluation.ipynb #cf94c17e
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 import numpy as np
 from . import corruptions as registry
-from .datasets import Dataset, check_name
+from .datasets import Dataset, check_name, check_whole
 from .metrics import bootstrap_means, mcnemar, relative_robustness, robustness_gap, wilson_interval
 from .models import adapt
 
@@ -48,7 +48,7 @@ class CorruptionReport:
                          f"{m['robustness_gap']:+.3f} {m['relative_robustness'] or float('nan'):.3f}")
         return "\n".join(lines)
 
-# %% ../nbs/lib/08_evaluation.ipynb #b56b0d2c
+# %% ../nbs/lib/08_evaluation.ipynb #f54d030e
 def corruption_report(
     models: dict, # {name: model}; anything that `models.adapt` takes
     data: Dataset, # the test set
@@ -66,8 +66,9 @@ def corruption_report(
     for argument, values in dict(models=models, corruptions=names, severities=severities, seeds=seeds).items():
         if len(values) == 0: raise ValueError(f"{argument} must hold at least one entry")
     for name in names: registry.parameters(name, 1, ladder)
-    for severity in severities: registry.check_severity(severity)
-    if batch_size < 1: raise ValueError(f"batch_size must be at least 1, not {batch_size}")
+    severities = [registry.check_severity(severity) for severity in severities]
+    seeds = [check_whole("seed", seed) for seed in seeds]
+    check_whole("batch_size", batch_size, 1)
     adapted = [adapt(model) for model in models.values()]
     n, versions = len(data), len(severities) * len(seeds)
     clean = np.empty((len(adapted), n), bool)
@@ -86,26 +87,26 @@ def corruption_report(
                 answers = right(images.reshape(-1, *x.shape[1:]), np.tile(y, len(severities) * images.shape[1]))
                 correct[:, i, :, :, part] = answers.reshape(len(adapted), *images.shape[:3])
                 bar.update(len(x))
-    return CorruptionReport(list(models), names, list(severities), list(seeds), ladder, clean, correct)
+    return CorruptionReport(list(models), names, severities, seeds, ladder, clean, correct)
 
-# %% ../nbs/lib/08_evaluation.ipynb #cdbaac88
+# %% ../nbs/lib/08_evaluation.ipynb #826ae86b
 SURVIVAL = .8
 
 def _survives(accuracies, severities, floor): # the last severity before the first that falls below `floor`; 0 if none
-    below = [s for s, accuracy in zip(severities, accuracies) if accuracy < floor]
+    below = [s for s, accuracy in zip(severities, accuracies) if accuracy < floor - 1e-9]
     return max([0, *(s for s in severities if not below or s < min(below))])
 
 def _interval(resampled): return np.quantile(resampled, [.025, .975])
 
-# %% ../nbs/lib/08_evaluation.ipynb #914d7e04
+# %% ../nbs/lib/08_evaluation.ipynb #d5699b4d
 def _model_metrics(report, m, clean_means, corrupted_means):
     clean, matrix = report.clean[m], report.correct[m].mean((2, 3))
-    accuracy, corrupted = clean.mean(), matrix.mean()
+    accuracy, corrupted = clean.mean(), report.correct[m].mean()
     means = dict(zip(report.corruptions, matrix.mean(1)))
     order = sorted(means, key=means.get)
     def against(other):
         low, high = _interval(corrupted_means[:, m] - corrupted_means[:, other])
-        return dict(difference=corrupted - report.correct[other].mean((2, 3)).mean(), low=low, high=high,
+        return dict(difference=corrupted - report.correct[other].mean(), low=low, high=high,
                     clean_p_value=mcnemar(clean, report.clean[other]).p_value)
     return dict(
         clean_accuracy=accuracy, clean_accuracy_interval=wilson_interval(clean.sum(), len(clean)),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from .datasets import Dataset, check_images, check_name
 
-# %% ../nbs/lib/05_models.ipynb #15b6355f
+# %% ../nbs/lib/05_models.ipynb #83217c3d
 @dataclass(frozen=True)
 class Classifier:
     "A model as the measurements see it."
@@ -20,11 +20,11 @@ class Classifier:
     labels: object = None # (n, c, h, w) images -> (n,) labels; None if they come from `scores`
 
     def predict(self, images: np.ndarray) -> np.ndarray: # (n,) int64
-        "The label of each image. ValueError if the model returns another shape, NaN or labels that are not whole numbers."
-        check_images(images)
+        "The label of each image, which the model may not change. ValueError if the model returns another shape, NaN or labels that are not whole numbers."
+        images = check_images(images).copy()
         if self.labels is None:
             scores = np.asarray(self.scores(images))
-            if scores.ndim != 2 or len(scores) != len(images):
+            if scores.ndim != 2 or len(scores) != len(images) or scores.shape[1] == 0:
                 raise ValueError(f"the model must return scores of shape ({len(images)}, classes), not {scores.shape}")
             if not np.isfinite(scores).all(): raise ValueError("the model returned scores that are NaN or infinite")
             return scores.argmax(1)

@@ -123,13 +123,13 @@ def gap_plot(
         fig.legend(loc="outside upper center", ncols=2, fontsize=9)
     return fig
 
-# %% ../nbs/lib/10_plots.ipynb #b6041d1f
+# %% ../nbs/lib/10_plots.ipynb #e867260c
 def comparison_rows(
     metrics: dict, # of a record
 ) -> list: # of dicts of text, the best model first; for `records.markdown_table`
     "Clean accuracy, mean corrupted accuracy, gap and relative robustness with 95 % intervals."
     best, *_ = order = ranking(metrics)
-    def pair(interval): return "{:.3f} to {:.3f}".format(*interval)
+    def pair(interval): return "{:.3f}–{:.3f}".format(*interval)
     rows = []
     for model in order:
         m = metrics[model]

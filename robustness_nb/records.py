@@ -156,7 +156,7 @@ def save(
 
 def _lines(rows): return "[\n  " + ",\n  ".join(json.dumps(row, allow_nan=False) for row in rows) + "\n ]"
 
-# %% ../nbs/lib/09_records.ipynb #6cd193e6
+# %% ../nbs/lib/09_records.ipynb #ef06adb1
 def load(
     path, # a record's file
 ) -> Record: # as it was saved
@@ -165,8 +165,11 @@ def load(
     except ValueError as error: raise ValueError(f"{path} is not a whole record: {error}") from error
     if not isinstance(parts, dict) or parts.get("schema") != SCHEMA:
         raise ValueError(f"{path} is not a record of schema {SCHEMA}")
-    try: return Record(**parts)
+    try: record = Record(**parts)
     except TypeError as error: raise ValueError(f"{path} is not a whole record: {error}") from error
+    for name, kind in dict(experiment=str, parameters=dict, rows=list, metrics=dict, data=list).items():
+        if not isinstance(getattr(record, name), kind): raise ValueError(f"{path} is not a whole record: {name} must be a {kind.__name__}")
+    return record
 
 # %% ../nbs/lib/09_records.ipynb #0a3c9f78
 def find_path(

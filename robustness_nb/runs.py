@@ -8,7 +8,7 @@ Docs: https://robustness-nb.github.io/robustness_nb/nbs/lib/runs.html.md"""
 __all__ = ['checks', 'CONTROLS', 'experiments', 'experiment', 'notebook_path', 'Parameter', 'read_parameters', 'resolve',
            'RunError', 'Run', 'run', 'scorecard', 'Reproduction', 'reproduce']
 
-# %% ../nbs/lib/12_runs.ipynb #28f3e181
+# %% ../nbs/lib/12_runs.ipynb #0f8518c2
 import ast, base64, json, os, re, time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ from pathlib import Path
 import yaml
 from . import corruptions, models
 from .claims import judge_all
-from .datasets import check_name
+from .datasets import check_name, check_whole
 from .records import MIME, Record, find, find_path, load, record_key, root, runs_folder, whole_file, writable
 
-# %% ../nbs/lib/12_runs.ipynb #1b814609
-def experiments() -> dict: # {name: {"notebook": path, "presets": {name: parameters}}}
+# %% ../nbs/lib/12_runs.ipynb #7fbc6e61
+def experiments() -> dict: # {name: {"notebook": path, "limits": {parameter: [low, high]}, "presets": {name: parameters}}}
     "The experiments of `data/experiments.yaml`."
     return yaml.safe_load(files("robustness_nb").joinpath("data/experiments.yaml").read_text(encoding="utf-8"))
 
 def experiment(
     name: str, # e.g. "digits_gap"
-) -> dict: # notebook and presets
+) -> dict: # notebook, limits and presets
     "One experiment. ValueError with the nearest names if there is no such experiment."
     known = experiments()
     return known[check_name("experiment", name, known)]
@@ -38,12 +38,12 @@ def notebook_path(
     "Where an experiment's notebook lies."
     return root() / experiment(name)["notebook"]
 
-# %% ../nbs/lib/12_runs.ipynb #430288b3
+# %% ../nbs/lib/12_runs.ipynb #0c4822bb
 @dataclass(frozen=True)
 class Parameter:
     "A line of a notebook's parameter cell."
     name: str
-    kind: str # its annotation, e.g. "list[int] | None"
+    kind: str # its annotation, e.g. "Optional[list[int]]"
     default: object
     help: str # the comment at the end of the line
 
@@ -61,35 +61,31 @@ def read_parameters(
                                       lines[line.end_lineno - 1][line.end_col_offset:].strip(" #"))
             for line in ast.parse(source).body if isinstance(line, ast.AnnAssign)}
 
-# %% ../nbs/lib/12_runs.ipynb #5332d046
-def _not_negative(name):
-    def check(value):
-        if value < 0: raise ValueError(f"{name} must not be negative, but holds {value}")
-    return check
-
+# %% ../nbs/lib/12_runs.ipynb #13ffabd7
 checks = dict(
     models=lambda name: check_name("model", name, models.builders),
     corruptions=lambda name: check_name("corruption", name, corruptions.registry),
     ladder=lambda name: check_name("ladder", name, corruptions.ladders()),
     severities=corruptions.check_severity,
-    seeds=_not_negative("seeds"), split_seed=_not_negative("split_seed"), test_size=_not_negative("test_size"))
+    seeds=lambda seed: check_whole("seeds", seed, 0))
 
-# %% ../nbs/lib/12_runs.ipynb #24dde6cf
 def _fits(value, kind): # whether a value has an annotated type
-    kind, _, optional = kind.partition(" | ")
-    if value is None: return optional == "None"
+    if kind.startswith("Optional["): return value is None or _fits(value, kind[9:-1])
     if kind.startswith("list["): return isinstance(value, list) and all(_fits(entry, kind[5:-1]) for entry in value)
     if kind == "float": return isinstance(value, (int, float)) and not isinstance(value, bool)
     return type(value).__name__ == kind
 
-def _check(parameter, value):
+# %% ../nbs/lib/12_runs.ipynb #0ea31208
+def _check(parameter, value, limits):
     if not _fits(value, parameter.kind): raise ValueError(f"{parameter.name} must be {parameter.kind}, not {value!r}")
     values = value if isinstance(value, list) else [] if value is None else [value]
     if value == []: raise ValueError(f"{parameter.name} must not be empty")
     if len(set(values)) < len(values): raise ValueError(f"{parameter.name} holds an entry twice: {value}")
-    for entry in values: checks.get(parameter.name, lambda entry: None)(entry)
+    for entry in values:
+        if parameter.name in checks: checks[parameter.name](entry)
+        if limits: check_whole(parameter.name, entry, *limits)
 
-# %% ../nbs/lib/12_runs.ipynb #29c8fade
+# %% ../nbs/lib/12_runs.ipynb #36c886f9
 CONTROLS = "preset", "rerun"
 
 def resolve(
@@ -99,10 +95,10 @@ def resolve(
     "Fill in presets and defaults, and check. ValueError naming the parameter, what was given and what is allowed."
     known = read_parameters(name)
     given = {key: values.get(key, parameter.default) for key, parameter in known.items()}
-    presets = experiment(name)["presets"]
-    preset = presets[check_name("preset", given["preset"], presets)]
+    entry = experiment(name)
+    preset = entry["presets"][check_name("preset", given["preset"], entry["presets"])]
     full = {key: preset.get(key) if value is None else value for key, value in given.items()}
-    for key, value in full.items(): _check(known[key], value)
+    for key, value in full.items(): _check(known[key], value, entry.get("limits", {}).get(key))
     return {key: value for key, value in full.items() if key not in CONTROLS}
 
 # %% ../nbs/lib/12_runs.ipynb #7c91a9d1
@@ -119,19 +115,26 @@ class Run:
     replayed: bool # whether the record had been made before
     seconds: float # for the whole run, kernel included
 
-# %% ../nbs/lib/12_runs.ipynb #f8c5c212
+# %% ../nbs/lib/12_runs.ipynb #781872bb
+def _failed_cell(path): # number of the cell that failed in a kept notebook
+    cells = _cells(path)
+    return next((i for i, cell in enumerate(cells, 1) if any(o["output_type"] == "error" for o in cell.get("outputs", []))), len(cells))
+
 def _execute(source, target, parameters, progress):
-    "Papermill from `source` to `target`; OSError if the folder cannot be written, RunError if a cell fails."
+    "Papermill from `source` to `target`; RunError if a cell fails or the kernel dies."
     import papermill
+    from nbclient.exceptions import DeadKernelError
     from traitlets.config import Config
-    writable(target.parent)
     transport = Config(KernelManager=dict(transport="ipc")) if os.name == "posix" else Config()
     running, failed = target.with_name(f".{target.name}"), target.with_suffix(".error.ipynb")
     try:
         papermill.execute_notebook(source, running, parameters, kernel_name="python3", progress_bar=progress, config=transport)
     except papermill.PapermillExecutionError as error:
         os.replace(running, failed)
-        raise RunError(f"{source.name}, cell {error.cell_index + 1}: {error.ename}: {error.evalue}; kept as {failed}") from None
+        raise RunError(f"{source.name}, cell {_failed_cell(failed)}: {error.ename}: {error.evalue}; kept as {failed}") from None
+    except DeadKernelError as error:
+        os.replace(running, failed)
+        raise RunError(f"{source.name}: the kernel died: {error}; kept as {failed}") from None
     except BaseException:
         running.unlink(missing_ok=True)
         raise
@@ -164,10 +167,10 @@ def _writing_to(folder): # notebooks inherit where to write through the environm
         if before is None: del os.environ["ROBUSTNESS_NB_RUNS"]
         else: os.environ["ROBUSTNESS_NB_RUNS"] = before
 
-# %% ../nbs/lib/12_runs.ipynb #679e8ec9
+# %% ../nbs/lib/12_runs.ipynb #29277f60
 def run(
     name: str, # of an experiment
-    parameters: dict | None = None, # what differs from the preset and the notebook's defaults
+    parameters: dict | None = None, # what differs from the preset and the notebook's defaults; may hold preset and rerun too
     *,
     preset: str = "quick", # one of the experiment's presets
     rerun: bool = False, # measure again even if there is a record
@@ -175,12 +178,13 @@ def run(
     progress: bool = True, # a progress bar on stderr
 ) -> Run:
     "Execute an experiment's notebook. ValueError for bad parameters, OSError for a bad folder, both before anything runs; RunError if a cell fails."
-    given = dict(parameters or {}, preset=preset, rerun=rerun)
+    given = dict(preset=preset, rerun=rerun) | (parameters or {})
     known = read_parameters(name)
     for key in given: check_name("parameter", key, known)
     stem = f"{name}-{record_key(name, resolve(name, given))}"
     started = time.monotonic()
     with _writing_to(output):
+        for part in "notebooks", "records", "figures": writable(runs_folder() / part)
         target = runs_folder() / "notebooks" / f"{stem}.ipynb"
         _execute(notebook_path(name), target, given, progress)
         cells = _cells(target)
@@ -208,7 +212,7 @@ class Reproduction:
     verdicts: dict # {experiment: list of Verdicts}
     scorecard: Path # the executed scorecard notebook
 
-# %% ../nbs/lib/12_runs.ipynb #9e0bf8c4
+# %% ../nbs/lib/12_runs.ipynb #97808368
 def reproduce(
     preset: str = "quick", # one that every experiment has
     *,
@@ -222,6 +226,6 @@ def reproduce(
         try: done[name] = run(name, preset=preset, rerun=rerun, output=output, progress=progress)
         except RunError as error: failures[name] = str(error)
     with _writing_to(output):
-        target = runs_folder() / "notebooks" / "scorecard.ipynb"
+        target = writable(runs_folder() / "notebooks") / "scorecard.ipynb"
         _execute(root() / "nbs/papers/scorecard.ipynb", target, dict(preset=preset), progress)
         return Reproduction(done, failures, scorecard(preset), target)
