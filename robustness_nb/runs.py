@@ -75,7 +75,10 @@ def _fits(value, kind): # whether a value has an annotated type
     if kind == "float": return isinstance(value, (int, float)) and not isinstance(value, bool)
     return type(value).__name__ == kind
 
-# %% ../nbs/lib/12_runs.ipynb #0ea31208
+# %% ../nbs/lib/12_runs.ipynb #766a1e31
+def _read(parameter, value): # text as the list that it spells
+    return yaml.safe_load(value) if isinstance(value, str) and "list[" in parameter.kind else value
+
 def _check(parameter, value, limits):
     if not _fits(value, parameter.kind): raise ValueError(f"{parameter.name} must be {parameter.kind}, not {value!r}")
     values = value if isinstance(value, list) else [] if value is None else [value]
@@ -85,7 +88,7 @@ def _check(parameter, value, limits):
         if parameter.name in checks: checks[parameter.name](entry)
         if limits: check_whole(parameter.name, entry, *limits)
 
-# %% ../nbs/lib/12_runs.ipynb #36c886f9
+# %% ../nbs/lib/12_runs.ipynb #88c1c2ff
 CONTROLS = "preset", "rerun"
 
 def resolve(
@@ -94,7 +97,7 @@ def resolve(
 ) -> dict: # every parameter that decides the result
     "Fill in presets and defaults, and check. ValueError naming the parameter, what was given and what is allowed."
     known = read_parameters(name)
-    given = {key: values.get(key, parameter.default) for key, parameter in known.items()}
+    given = {key: _read(parameter, values.get(key, parameter.default)) for key, parameter in known.items()}
     entry = experiment(name)
     preset = entry["presets"][check_name("preset", given["preset"], entry["presets"])]
     full = {key: preset.get(key) if value is None else value for key, value in given.items()}

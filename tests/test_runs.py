@@ -11,7 +11,8 @@ from robustness_nb.runs import RunError, experiments, notebook_path, read_parame
 from conftest import ROOT, SMALL, files_in, process
 
 DOT = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
-PARAMETERS = '''seeds: list[int] | None = None  # what to draw with; None: as the preset says
+PARAMETERS = '''from typing import Optional
+seeds: Optional[list[int]] = None  # what to draw with; None: as the preset says
 size: int = 3  # how many
 preset: str = "quick"  # quick or long
 rerun: bool = False  # measure even if there is a record'''
@@ -71,7 +72,7 @@ def no_kernel(monkeypatch):
     (dict(severities=[True]), ["severities", "list[int]", "True"]),
     (dict(severities=3), ["severities", "list[int]", "3"]),
     (dict(seeds=[]), ["seeds", "empty"]),
-    (dict(seeds=[0, -1]), ["seeds", "negative", "-1"]),
+    (dict(seeds=[0, -1]), ["seeds", "at least 0", "-1"]),
     (dict(seeds=["0"]), ["seeds", "list[int]", "'0'"]),
     (dict(seeds=[0, 0]), ["seeds", "twice", "[0, 0]"]),
     (dict(ladder="digit"), ["ladder", "'digit'", "digits"]),
@@ -81,7 +82,7 @@ def no_kernel(monkeypatch):
     (dict(test_size=1797), ["test_size", "1797", "1796"]),
     (dict(test_size=500.), ["test_size", "int", "500.0"]),
     (dict(test_size=True), ["test_size", "int", "True"]),
-    (dict(split_seed=-1), ["split_seed", "negative", "-1"]),
+    (dict(split_seed=-1), ["split_seed", "from 0", "-1"]),
     (dict(split_seed=2**32), ["split_seed", str(2**32)]),
     (dict(rerun="yes"), ["rerun", "bool", "'yes'"]),
     (dict(preset="fast"), ["preset", "'fast'", "quick"]),
