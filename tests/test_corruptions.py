@@ -235,8 +235,8 @@ def test_translate_is_the_shift_of_scipy(severity, size):
 
 
 def test_translate_goes_every_way_equally_far():
-    moved = shifts(2000, 8, 8, severity=3)
-    assert np.allclose(np.hypot(*moved.T), parameters("translate", 3)["distance"] * 8)
+    moved = shifts(2000, 9, 16, severity=3)
+    assert np.allclose(np.hypot(*moved.T), parameters("translate", 3)["distance"] * 9)
     angles = np.arctan2(*moved.T) / (2 * np.pi) % 1
     assert stats.kstest(angles, stats.uniform.cdf).pvalue > 1e-3
 

@@ -145,8 +145,8 @@ def test_scikit_learn_models_see_rows_of_pixels(model):
 
 
 def test_scores_of_scikit_learn_models_are_probabilities():
-    model = KNeighborsClassifier(3).fit(X.reshape(4, -1), Y)
-    assert np.array_equal(adapt(model).scores(X), model.predict_proba(X.reshape(4, -1)))
+    model = KNeighborsClassifier(3, weights="distance").fit(X.reshape(4, -1), Y)
+    assert np.array_equal(adapt(model).scores(X * .9), model.predict_proba((X * .9).reshape(4, -1).astype(float)))
 
 
 @pytest.mark.parametrize("convert", [np.asarray, np.float16, np.ndarray.tolist], ids=["array", "float16", "list"])
