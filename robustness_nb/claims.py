@@ -13,7 +13,7 @@ import csv
 from dataclasses import dataclass
 from importlib.resources import files
 
-# %% ../nbs/lib/11_claims.ipynb #16fc3046
+# %% ../nbs/lib/11_claims.ipynb #309a8fad
 @dataclass(frozen=True)
 class Claim:
     "A statement of a work that a run can confirm or refute."
@@ -27,7 +27,7 @@ class Claim:
     tolerance: float = 0. # how far ours may be off
     why: str = "" # why that far
 
-# %% ../nbs/lib/11_claims.ipynb #62ccbadf
+# %% ../nbs/lib/11_claims.ipynb #cdd7ef28
 @dataclass(frozen=True)
 class Verdict:
     "A claim beside our numbers."

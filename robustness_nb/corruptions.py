@@ -58,7 +58,7 @@ class Draws:
             out[i] = rng.poisson(image_mean)
         return out
 
-# %% ../nbs/lib/04_corruptions.ipynb #c9fc15e9
+# %% ../nbs/lib/04_corruptions.ipynb #73b5c072
 @dataclass(frozen=True)
 class Corruption:
     "An entry of the registry."

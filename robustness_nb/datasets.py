@@ -56,7 +56,7 @@ def check_images(
     if low < 0 or high > 1: raise ValueError(f"{argument} must lie in [0, 1], but range from {low:.6g} to {high:.6g}")
     return images
 
-# %% ../nbs/lib/01_datasets.ipynb #7d64e65a
+# %% ../nbs/lib/01_datasets.ipynb #d6319ef9
 @dataclass(frozen=True, eq=False)
 class Dataset:
     "Images and labels that keep the contract of this project."

@@ -16,7 +16,7 @@ from .datasets import Dataset, check_name, check_whole
 from .metrics import bootstrap_means, mcnemar, relative_robustness, robustness_gap, wilson_interval
 from .models import adapt
 
-# %% ../nbs/lib/08_evaluation.ipynb #32339e27
+# %% ../nbs/lib/08_evaluation.ipynb #9eb89b04
 @dataclass(frozen=True, eq=False)
 class CorruptionReport:
     "Which predictions were right, clean and under every corruption."

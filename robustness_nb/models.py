@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from .datasets import Dataset, check_images, check_name
 
-# %% ../nbs/lib/05_models.ipynb #83217c3d
+# %% ../nbs/lib/05_models.ipynb #35b052e7
 @dataclass(frozen=True)
 class Classifier:
     "A model as the measurements see it."
@@ -33,8 +33,13 @@ class Classifier:
             raise ValueError(f"the model must return {len(images)} whole-number labels, not {labels.dtype} of shape {labels.shape}")
         return labels.astype(np.int64)
 
-# %% ../nbs/lib/05_models.ipynb #3bdb4635
+# %% ../nbs/lib/05_models.ipynb #927250aa
 def _rows(images): return images.reshape(len(images), -1).astype(np.float64)
+
+def _in_blocks(predict, images): # what a scikit-learn method says of each image
+    from sklearn import config_context
+    with config_context(pairwise_dist_chunk_size=1_000_000):
+        return np.concatenate([predict(_rows(images[i:i + 1000])) for i in range(0, len(images), 1000)])
 
 def adapt(
     model, # a fitted scikit-learn classifier, a function from images to scores, or a Classifier
@@ -42,8 +47,8 @@ def adapt(
     "Adapt a model. TypeError if it can neither `predict` nor be called."
     if isinstance(model, Classifier): return model
     if hasattr(model, "predict"):
-        proba = getattr(model, "predict_proba", None)
-        return Classifier(proba and (lambda images: proba(_rows(images))), lambda images: model.predict(_rows(images)))
+        scores = hasattr(model, "predict_proba") and (lambda images: _in_blocks(model.predict_proba, images))
+        return Classifier(scores or None, lambda images: _in_blocks(model.predict, images))
     if callable(model): return Classifier(model)
     raise TypeError(f"a model must have `predict` or be a function from images to scores, not {type(model).__name__}")
 

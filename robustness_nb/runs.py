@@ -38,7 +38,7 @@ def notebook_path(
     "Where an experiment's notebook lies."
     return root() / experiment(name)["notebook"]
 
-# %% ../nbs/lib/12_runs.ipynb #0c4822bb
+# %% ../nbs/lib/12_runs.ipynb #7339a4eb
 @dataclass(frozen=True)
 class Parameter:
     "A line of a notebook's parameter cell."
