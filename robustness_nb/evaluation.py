@@ -98,21 +98,25 @@ def _survives(accuracies, severities, floor): # the last severity before the fir
 
 def _interval(resampled): return np.quantile(resampled, [.025, .975])
 
-# %% ../nbs/lib/08_evaluation.ipynb #d5699b4d
+# %% ../nbs/lib/08_evaluation.ipynb #7f20bf08
 def _model_metrics(report, m, clean_means, corrupted_means):
     clean, matrix = report.clean[m], report.correct[m].mean((2, 3))
     accuracy, corrupted = clean.mean(), report.correct[m].mean()
     means = dict(zip(report.corruptions, matrix.mean(1)))
     order = sorted(means, key=means.get)
+    gaps = clean_means - corrupted_means
     def against(other):
         low, high = _interval(corrupted_means[:, m] - corrupted_means[:, other])
+        gap_low, gap_high = _interval(gaps[:, m] - gaps[:, other])
+        other_gap = report.clean[other].mean() - report.correct[other].mean()
         return dict(difference=corrupted - report.correct[other].mean(), low=low, high=high,
+                    gap_difference=accuracy - corrupted - other_gap, gap_low=gap_low, gap_high=gap_high,
                     clean_p_value=mcnemar(clean, report.clean[other]).p_value)
     return dict(
         clean_accuracy=accuracy, clean_accuracy_interval=wilson_interval(clean.sum(), len(clean)),
         mean_corrupted_accuracy=corrupted, mean_corrupted_accuracy_interval=_interval(corrupted_means[:, m]),
         robustness_gap=robustness_gap(accuracy, corrupted),
-        robustness_gap_interval=_interval(clean_means[:, m] - corrupted_means[:, m]),
+        robustness_gap_interval=_interval(gaps[:, m]),
         relative_robustness=relative_robustness(accuracy, corrupted),
         per_corruption=means, per_severity=dict(zip(map(str, report.severities), matrix.mean(0))),
         matrix=dict(zip(report.corruptions, matrix)),
