@@ -70,7 +70,7 @@ def _parameters(pairs, file): # -p k=v and -f file as one dict; values are YAML
         except yaml.YAMLError as error: raise ValueError(f"-p {pair}: {value!r} is not YAML") from error
     return found
 
-# %% ../nbs/lib/13_cli.ipynb #b2718556
+# %% ../nbs/lib/13_cli.ipynb #a48c18da
 @app.command()
 def run(
     experiment: Annotated[str, typer.Argument(help="Its name, e.g. digits_gap.")],
@@ -91,7 +91,7 @@ def run(
     return payload, f"{_summary(record.metrics)}\n{_places(done)}"
 
 def _summary(metrics): # the plain numbers of a record's metrics, a row for each model
-    return _table([{"model": model, **{k.replace("_", " "): f"{v:.3f}" for k, v in values.items() if isinstance(v, float)}}
+    return _table([{"model": model, **{k.replace("_", " "): "–" if v is None else f"{v:.3f}" for k, v in values.items() if v is None or isinstance(v, float)}}
                    for model, values in metrics.items()])
 
 def _places(done):
