@@ -1,0 +1,142 @@
+"Separation against brute force, the figures of Siedel et al. (2022) and bad input. Real data come from $ROBUSTNESS_NB_DATA."
+import csv, io, os, subprocess, sys, warnings
+from pathlib import Path
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+from robustness_nb.separation import _search, class_separation, nearest_opposite
+
+DATA = os.environ.get("ROBUSTNESS_NB_DATA")
+needs_data = pytest.mark.skipif(not DATA, reason="needs ROBUSTNESS_NB_DATA, a folder with mscr2d and cifar10")
+METRICS = {1: "cityblock", 2: "euclidean", np.inf: "chebyshev"}
+
+def brute(x, y, p, other=None):
+    x2, y2 = other or (x, y)
+    a, b = (np.asarray(v, float).reshape(len(v), -1) for v in (x, x2))
+    distances = cdist(a, b, METRICS[p]) if p in METRICS else cdist(a, b, "minkowski", p=p)
+    return np.where(np.asarray(y)[:, None] != np.asarray(y2), distances, np.inf)
+
+@pytest.mark.parametrize("p", [1, 1.5, 2, 3, 12, 100, np.inf])
+@pytest.mark.parametrize("kind", ["bytes", "floats", "float32", "plane", "far from zero"])
+def test_as_brute_force(kind, p):
+    rng = np.random.default_rng(5)
+    d = 2 if kind == "plane" else 75
+    x = rng.integers(0, 256, (300, d), np.uint8) if kind == "bytes" else rng.normal(size=(300, d)) + 1e4 * (kind == "far from zero")
+    if kind == "float32": x = x.astype(np.float32)
+    y, unit = rng.integers(0, 3, 300), 255 if kind == "bytes" else 1
+    for half in (None, (x[100:], y[100:])):
+        part, labels = (x, y) if half is None else (x[:100], y[:100])
+        expected = brute(part, labels, p, half) / unit
+        nearest, smallest = nearest_opposite(part, labels, p, half), class_separation(part, labels, p, half)
+        np.testing.assert_allclose(nearest.distance, expected.min(1), rtol=1e-10)
+        assert smallest.distance == pytest.approx(expected.min(), rel=1e-10) and smallest.r == smallest.distance / 2
+        assert expected[smallest.pair] == pytest.approx(expected.min(), rel=1e-10) and smallest.classes[0] != smallest.classes[1]
+        np.testing.assert_allclose(expected[np.arange(len(part)), nearest.row], expected.min(1), rtol=1e-10)
+
+def test_bytes_and_their_quotients_agree():
+    rng = np.random.default_rng(1)
+    x, y = rng.integers(0, 256, (200, 3, 6, 6), np.uint8), rng.integers(0, 2, 200)
+    for p in METRICS:
+        expected = class_separation(x, y, p)
+        for floats in x / 255, (x / np.float32(255)).astype(np.float32): assert class_separation(floats, y, p) == expected
+    assert (class_separation(x, y).distance * 255).is_integer()
+
+@pytest.mark.parametrize("p", [1, 2, np.inf])
+def test_extremes_do_not_overflow(p):
+    x = np.zeros((2, 3072), np.uint8)
+    x[1] = 255
+    assert class_separation(x, [0, 1], p).distance == pytest.approx(3072 ** (1/p) if p < np.inf else 1)
+
+def test_few_points_constant_columns_and_ties():
+    x = np.ones((4, 20))
+    x[2:, 3] = 2
+    assert _search((x, np.array([0, 0, 1, 1])), (x, np.array([0, 0, 1, 1])), np.inf, True)[0].min() == 1
+    assert class_separation(x, [0, 0, 1, 1], 2).pair == class_separation(x, [0, 0, 1, 1], 1).pair == (0, 2)
+
+def test_same_answer_whatever_the_threads():
+    rng = np.random.default_rng(2)
+    x, y = rng.integers(0, 8, (600, 30), np.uint8), rng.integers(0, 2, 600)
+    assert len({class_separation(x, y, p=1) for _ in range(5)}) == 1
+
+@pytest.mark.parametrize("d", [2, 40])
+def test_equal_points_warn(d):
+    x = np.random.default_rng(0).random((50, d))
+    x[30] = x[7]
+    y = np.arange(50) % 2
+    y[[7, 30]] = 0, 1
+    with pytest.warns(UserWarning, match=r"x\[7\] and x\[30\] are equal, but their classes are 0 and 1"): found = class_separation(x, y)
+    assert found.r == 0 and found.pair == (7, 30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        class_separation(x, np.where(np.arange(50) == 30, 0, y))
+
+good, labels = np.random.default_rng(0).random((6, 5)), [0, 1, 0, 1, 0, 1]
+@pytest.mark.parametrize("arguments, error, message", [
+    ((good, [3] * 6), ValueError, "at least two classes, but every label is 3"),
+    ((good[:1], [0]), ValueError, "at least 2 points, not 1"),
+    ((good[:0], []), ValueError, r"not \(0, 5\)"),
+    ((np.where(good == good[2, 2], np.nan, good), labels), ValueError, "x must be finite"),
+    ((np.where(good == good[2, 2], -np.inf, good), labels), ValueError, "x must be finite"),
+    ((good, labels, .99), ValueError, "p must be at least 1"),
+    ((good, labels, np.nan), ValueError, "p must be at least 1"),
+    ((good, labels[:5]), ValueError, r"y must have shape \(6,\)"),
+    ((good, np.zeros((6, 2))), ValueError, r"y must have shape \(6,\)"),
+    ((good.astype(str), labels), TypeError, "x must hold numbers"),
+    ((good, labels, 2, (good[:, :4], labels)), ValueError, "x has 5 values a point, but other"),
+    ((good, labels, 2, (good.astype(np.uint8), labels)), TypeError, "both be bytes"),
+    ((good, labels, 2, (good * np.nan, labels)), ValueError, r"other\[0\] must be finite"),
+])
+def test_bad_input(arguments, error, message):
+    for function in class_separation, nearest_opposite:
+        with pytest.raises(error, match=message): function(*arguments)
+
+def test_a_point_without_an_opposite():
+    with pytest.warns(UserWarning, match="are equal, but their classes are 1 and 0"):
+        assert class_separation(good, labels, other=(good, [0] * 6)).classes == (1, 0)
+    with pytest.raises(ValueError, match="those of class 0 have none"): nearest_opposite(good, labels, other=(good, [0] * 6))
+
+def test_quick_to_import():
+    code = "import sys, robustness_nb.separation; assert not {'numba', 'scipy', 'matplotlib'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+# ---- the paper's data ----
+
+@needs_data
+@pytest.mark.parametrize("name, p, r", [
+    ("A", 1, 0.006210110965184812), ("A", 2, 0.004829776862910422), ("A", np.inf, 0.004392113653011481),
+    ("B", 1, 0.005367142466342456), ("B", 2, 0.004235183838840003), ("B", np.inf, 0.004012795259015489),
+    ("C", 1, 0.002299690000000021), ("C", 2, 0.0021717275446576996), ("C", np.inf, 0.0020303400000000194),
+])
+def test_two_d(name, p, r):
+    with np.load(Path(DATA, "mscr2d", f"{name}_sep.npz")) as data: x, y = data["x"], data["y"]
+    assert abs(class_separation(x, y, p).r - r) < 1e-15
+    assert nearest_opposite(x, y, p).distance.min() == class_separation(x, y, p).distance
+
+@pytest.fixture(scope="module")
+def cifar10():
+    parquet, image = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("PIL.Image")
+    def read(split):
+        table = parquet.read_table(Path(DATA, "cifar10", f"{split}.parquet"))
+        return np.stack([np.asarray(image.open(io.BytesIO(row["bytes"]))) for row in table["img"].to_pylist()]), table["label"].to_numpy()
+    return read("train"), read("test")
+
+@needs_data
+@pytest.mark.slow
+@pytest.mark.parametrize("p, r", [(np.inf, 27 / 255), (2, 1.3753207), (1, 32.93333)])
+def test_cifar10(cifar10, p, r):
+    found = class_separation(*cifar10[0], p)
+    assert found.r == pytest.approx(r, abs=0 if p == np.inf else 1e-5)
+    if p == np.inf: assert found.pair == (33862, 38299)
+
+@needs_data
+@pytest.mark.slow
+def test_cifar10_nearest(cifar10):
+    "All 109 bins of the published histogram, and the test set's smallest distances."
+    train, test = cifar10
+    values, counts = np.unique(np.rint(nearest_opposite(*train).distance * 255).astype(int), return_counts=True)
+    with open(Path(__file__).parent / "data" / "mscr_cifar10_separation.csv") as lines:
+        published = {int(row["value_in_255ths"]): int(row["count"]) for row in csv.DictReader(lines)}
+    assert dict(zip(values.tolist(), counts.tolist())) == published and len(published) == 109
+    assert class_separation(*test, other=train).distance == 56 / 255
+    found = class_separation(*test)
+    assert found.distance == 69 / 255 and set(found.pair) <= {1345, 5244, 6778}
