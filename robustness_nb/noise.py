@@ -12,7 +12,7 @@ import hashlib
 from math import inf, prod
 import numpy as np
 from numpy.random import Generator, Philox, RandomState
-from .datasets import check_name
+from .datasets import check_name, check_whole
 
 # %% ../nbs/lib/03_noise.ipynb #652bf957
 class Draws:
@@ -88,7 +88,7 @@ def lp_noise(
     _check_size(eps, p)
     d = prod(shape)
     if n < 1 or k < 1 or d < 1: raise ValueError(f"n, k and shape must be at least 1, not {n}, {k} and {shape}")
-    draws = Draws(n, start, ("lp_noise", int(seed), float(p)))
+    draws = Draws(n, check_whole("start", start, 0), ("lp_noise", check_whole("seed", seed), float(p)))
     v = 2 * draws.uniform(k, d) - 1
     if p < inf:
         size = np.log(np.maximum(np.abs(v), 2.0**-60)) + np.log(draws.gamma(1 + 1/p, k, d)) / p
@@ -181,7 +181,7 @@ def replace_values(
     check_name("values", values, ["uniform", "extremes"])
     if not 0 <= fraction <= 1: raise ValueError(f"fraction must lie in [0, 1], not {fraction!r}")
     d = prod(x.shape[1:])
-    draws = Draws(len(x), start, ("replace_values", int(seed), values))
+    draws = Draws(len(x), check_whole("start", start, 0), ("replace_values", check_whole("seed", seed), values))
     order, new = draws.uniform(d), draws.uniform(d)
     if values == "extremes": new = np.round(new)
     chosen = order.argsort(1)[:, :round(fraction * d)]

@@ -134,3 +134,9 @@ x = np.full((3, 4), .5)
 ])
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message): call()
+
+@pytest.mark.parametrize("argument, value", [("seed", 2.5), ("seed", "0"), ("seed", None), ("start", -1), ("start", 1.5)])
+def test_seeds_and_starts_are_whole_numbers(argument, value):
+    for call in (lambda **bad: lp_noise(2, (3,), 1, **bad)), (lambda **bad: replace_values(np.zeros((2, 3)), .5, **bad)):
+        with pytest.raises(ValueError, match=f"{argument} must be a whole number") as caught: call(**{argument: value})
+        assert repr(value) in str(caught.value)
