@@ -7,21 +7,21 @@ Docs: https://robustness-nb.github.io/robustness_nb/nbs/lib/models.html.md"""
 # %% auto #0
 __all__ = ['builders', 'Classifier', 'adapt', 'fit']
 
-# %% ../nbs/lib/05_models.ipynb #b45a6789
+# %% ../nbs/lib/05_models.ipynb #f048a271
 from dataclasses import dataclass
 import numpy as np
-from .datasets import Dataset, check_images, check_name
+from .datasets import Dataset, check_images, check_name, check_points
 
-# %% ../nbs/lib/05_models.ipynb #35b052e7
+# %% ../nbs/lib/05_models.ipynb #81b9bbdb
 @dataclass(frozen=True)
 class Classifier:
-    "A model as the measurements see it."
+    "A model as the measurements see it; points (n, d) may stand for images (n, c, h, w)."
     scores: object # (n, c, h, w) images -> (n, classes) scores, the largest wins; None if the model only predicts
     labels: object = None # (n, c, h, w) images -> (n,) labels; None if they come from `scores`
 
     def predict(self, images: np.ndarray) -> np.ndarray: # (n,) int64
         "The label of each image, which the model may not change. ValueError if the model returns another shape, NaN or labels that are not whole numbers."
-        images = check_images(images).copy()
+        images = (check_points if np.ndim(images) == 2 else check_images)(images).copy()
         if self.labels is None:
             scores = np.asarray(self.scores(images))
             if scores.ndim != 2 or len(scores) != len(images) or scores.shape[1] == 0:
@@ -33,13 +33,14 @@ class Classifier:
             raise ValueError(f"the model must return {len(images)} whole-number labels, not {labels.dtype} of shape {labels.shape}")
         return labels.astype(np.int64)
 
-# %% ../nbs/lib/05_models.ipynb #927250aa
+# %% ../nbs/lib/05_models.ipynb #f1fcb59b
 def _rows(images): return images.reshape(len(images), -1).astype(np.float64)
 
 def _in_blocks(predict, images): # what a scikit-learn method says of each image
     from sklearn import config_context
+    size = 1000 if images.ndim == 4 else 100_000
     with config_context(pairwise_dist_chunk_size=1_000_000):
-        return np.concatenate([predict(_rows(images[i:i + 1000])) for i in range(0, len(images), 1000)])
+        return np.concatenate([predict(_rows(images[i:i + size])) for i in range(0, len(images), size)])
 
 def adapt(
     model, # a fitted scikit-learn classifier, a function from images to scores, or a Classifier
@@ -52,7 +53,7 @@ def adapt(
     if callable(model): return Classifier(model)
     raise TypeError(f"a model must have `predict` or be a function from images to scores, not {type(model).__name__}")
 
-# %% ../nbs/lib/05_models.ipynb #a74d6e4b
+# %% ../nbs/lib/05_models.ipynb #aafdfde1
 def _svc(seed):
     from sklearn.svm import SVC
     return SVC()
@@ -65,6 +66,10 @@ def _logistic_regression(seed):
     from sklearn.linear_model import LogisticRegression
     return LogisticRegression(max_iter=1000)
 
+def _nearest_neighbour(seed):
+    from sklearn.neighbors import KNeighborsClassifier
+    return KNeighborsClassifier(n_neighbors=1)
+
 def _random_forest(seed):
     from sklearn.ensemble import RandomForestClassifier
     return RandomForestClassifier(random_state=seed)
@@ -73,7 +78,7 @@ def _majority_class(seed):
     from sklearn.dummy import DummyClassifier
     return DummyClassifier(strategy="most_frequent")
 
-builders = dict(svc=_svc, knn=_knn, logistic_regression=_logistic_regression, random_forest=_random_forest,
+builders = dict(svc=_svc, knn=_knn, nearest_neighbour=_nearest_neighbour, logistic_regression=_logistic_regression, random_forest=_random_forest,
                 majority_class=_majority_class)
 
 # %% ../nbs/lib/05_models.ipynb #ee1916e3

@@ -7,9 +7,9 @@ Docs: https://robustness-nb.github.io/robustness_nb/nbs/lib/records.html.md"""
 # %% auto #0
 __all__ = ['PACKAGES', 'SCHEMA', 'MIME', 'root', 'runs_folder', 'writable', 'whole_file', 'code_version', 'environment',
            'markdown_table', 'Record', 'record_key', 'fingerprint', 'save', 'load', 'find_path', 'find', 'obtain',
-           'Published', 'publish']
+           'in_parts', 'Published', 'publish']
 
-# %% ../nbs/lib/09_records.ipynb #500748b3
+# %% ../nbs/lib/09_records.ipynb #28f0ee70
 import hashlib, json, os, platform, subprocess
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -19,7 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from . import __version__
-from .datasets import Dataset
+from .datasets import check_name, known_data
 
 # %% ../nbs/lib/09_records.ipynb #6ab4bb5b
 def root() -> Path: # the folder that holds nbs/, results/ and pyproject.toml
@@ -126,7 +126,7 @@ class Record:
         import pandas as pd
         return pd.DataFrame(self.rows)
 
-# %% ../nbs/lib/09_records.ipynb #504d6286
+# %% ../nbs/lib/09_records.ipynb #0114e590
 def record_key(
     experiment: str, # its name
     parameters: dict, # that decide the result
@@ -136,10 +136,11 @@ def record_key(
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 def fingerprint(
-    *datasets: Dataset, # what a run was measured on
+    *datasets, # what a run was measured on: Datasets, or names from `datasets.known_data()` for data that need not be here to replay
 ) -> list: # of {name, n, sha256}
     "Which data, to the byte."
-    return [dict(name=d.name, n=len(d), sha256=d.fingerprint) for d in datasets]
+    return [dict(name=d, **known_data()[check_name("known dataset", d, known_data())]) if isinstance(d, str)
+            else dict(name=d.name, n=len(d), sha256=d.fingerprint) for d in datasets]
 
 # %% ../nbs/lib/09_records.ipynb #731587bb
 def save(
@@ -171,7 +172,7 @@ def load(
         if not isinstance(getattr(record, name), kind): raise ValueError(f"{path} is not a whole record: {name} must be a {kind.__name__}")
     return record
 
-# %% ../nbs/lib/09_records.ipynb #0a3c9f78
+# %% ../nbs/lib/09_records.ipynb #4ed9ff18
 def find_path(
     file_name: str, # of a record
 ): # -> Path, or None
@@ -190,7 +191,7 @@ def find(
 def obtain(
     experiment: str, # its name
     parameters: dict, # that decide the result
-    data: list, # the Datasets that it is measured on
+    data: list, # what it is measured on, as `fingerprint` takes it
     measure, # () -> (rows, metrics), called if there is no record or `rerun`
     rerun: bool = False, # measure even if there is a record
 ) -> tuple: # (Record, whether it was replayed)
@@ -204,6 +205,34 @@ def obtain(
     times = dict(started=started.isoformat(timespec="seconds"), finished=finished.isoformat(timespec="seconds"),
                  seconds=round((finished - started).total_seconds(), 3))
     return Record(experiment, parameters, rows, metrics, marks, times=times), False
+
+# %% ../nbs/lib/09_records.ipynb #25910425
+def in_parts(
+    name: str, # of the study, e.g. "mscr_2d"
+    units: list, # of dicts of plain values, one for each part: all that decides its result
+    work, # unit -> plain value
+    *,
+    rerun: bool = False, # do parts again that were done before
+    progress: bool | None = None, # a progress bar on stderr; None: only on a terminal
+) -> tuple: # what `work` returned for each unit, in their order, and the commits of the code that made them
+    "Do the units one by one, or recall them. ValueError naming the file if a kept part is damaged."
+    from tqdm import tqdm
+    hidden = None if progress is None else not progress
+    parts = [_part(runs_folder() / "parts" / f"{name}-{record_key(name, unit)}.json", unit, work, rerun)
+             for unit in tqdm(units, desc=name, unit=" parts", leave=False, disable=hidden)]
+    return [part["value"] for part in parts], sorted({part["code"] for part in parts})
+
+def _part(path, unit, work, rerun): # -> {"unit", "value", "code"}
+    if path.exists() and not rerun:
+        try: part = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError: part = None
+        if isinstance(part, dict) and part.keys() == {"unit", "value", "code"}: return part
+        raise ValueError(f"{path} is damaged; delete it, and that part is done again")
+    value = work(unit)
+    code = code_version()
+    part = dict(unit=unit, value=value, code=f"{code['commit']}{' with changes' if code['dirty'] else ''}")
+    with whole_file(path) as file: json.dump(part, file, allow_nan=False)
+    return part
 
 # %% ../nbs/lib/09_records.ipynb #a4f8acc5
 MIME = "application/vnd.robustness-nb.record+json"
