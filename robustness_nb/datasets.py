@@ -9,12 +9,13 @@ __all__ = ['TWO_D', 'TWO_D_FILES', 'CIFAR10_CLASSES', 'loaders', 'check_name', '
            'Dataset', 'digits', 'split', 'data_folder', 'cache_folder', 'known_data', 'two_d', 'waves', 'cifar10',
            'load']
 
-# %% ../nbs/lib/01_datasets.ipynb #2ab48c8b
+# %% ../nbs/lib/01_datasets.ipynb #2c5047d2
 import hashlib, os, shutil
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from importlib.resources import files
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 import numpy as np
@@ -205,14 +206,14 @@ def waves(
     keep = np.flatnonzero((other >= .008) & ((x >= 0) & (x <= 1)).all(1))[:4674]
     return Dataset("waves", x[keep], y[keep], ("0", "1"))
 
-# %% ../nbs/lib/01_datasets.ipynb #dfb07949
+# %% ../nbs/lib/01_datasets.ipynb #8f54c5aa
 CIFAR10_CLASSES = "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"
 
 def cifar10(
     part: str, # "train" (50,000) or "test" (10,000)
 ) -> Dataset: # uint8 images (3, 32, 32), mapped into memory, read-only
     """CIFAR-10 (Krizhevsky 2009). ValueError for another part or damaged data, FileNotFoundError if it can be had neither from
-    `ROBUSTNESS_NB_DATA` nor by download, ImportError naming the extra if reading it needs torchvision or pyarrow."""
+    `ROBUSTNESS_NB_DATA` nor by download, ImportError naming the extra if reading it needs pyarrow or torchvision."""
     name = f"cifar10_{check_name('part', part, ['train', 'test'])}"
     folder = cache_folder() / name
     if not folder.exists(): _keep(folder, name, *_read_cifar10(part))
@@ -232,7 +233,7 @@ def _keep(folder, name, x, y): # whole or not at all, and only what is known to 
         try: shutil.copytree(new, folder, copy_function=os.replace)
         except FileExistsError: pass
 
-# %% ../nbs/lib/01_datasets.ipynb #19346d5f
+# %% ../nbs/lib/01_datasets.ipynb #9b3b02ea
 def _read_cifar10(part): # -> (n, 3, 32, 32) uint8 and (n,) int64, from the first place that has them
     folder = data_folder()
     for name in (f"{part}.parquet", f"plain_text/{part}-00000-of-00001.parquet"):
@@ -247,19 +248,16 @@ def _read_cifar10(part): # -> (n, 3, 32, 32) uint8 and (n,) int64, from the firs
     return np.ascontiguousarray(data.data.transpose(0, 3, 1, 2)), np.array(data.targets, np.int64)
 
 def _read_parquet(path): # PNG images of one size and their labels
-    try:
-        from pyarrow import ArrowInvalid
-        from pyarrow.parquet import read_table
-        from torchvision.io import ImageReadMode, decode_png
-        import torch
-    except ImportError as error:
-        raise ImportError(f'reading {path.name} needs pyarrow and torchvision; install the extra: pip install "robustness_nb[torch]"') from error
+    try: from pyarrow import ArrowInvalid, parquet
+    except ImportError as error: raise ImportError(f'reading {path.name} needs pyarrow; install the extra: pip install "robustness_nb[torch]"') from error
+    from PIL import Image
     from tqdm import tqdm
     try:
-        table = read_table(path)
-        pictures = (torch.frombuffer(bytearray(entry["bytes"]), dtype=torch.uint8) for entry in tqdm(table["img"].to_pylist(), desc=f"decoding {path.name}", leave=False))
-        return np.stack([decode_png(picture, ImageReadMode.RGB).numpy() for picture in pictures]), table["label"].to_numpy().astype(np.int64)
-    except (ArrowInvalid, KeyError, OSError, RuntimeError) as error: raise ValueError(f"{path} is damaged: {error}") from error
+        table = parquet.read_table(path)
+        pictures = (BytesIO(entry["bytes"]) for entry in tqdm(table["img"].to_pylist(), desc=f"decoding {path.name}", leave=False))
+        x = np.stack([np.asarray(Image.open(picture).convert("RGB")) for picture in pictures])
+        return np.ascontiguousarray(x.transpose(0, 3, 1, 2)), table["label"].to_numpy().astype(np.int64)
+    except (ArrowInvalid, KeyError, OSError) as error: raise ValueError(f"{path} is damaged: {error}") from error
 
 # %% ../nbs/lib/01_datasets.ipynb #b040a755
 loaders = dict(digits=digits, waves=waves, two_d_A=partial(two_d, "A"), two_d_B=partial(two_d, "B"), two_d_C=partial(two_d, "C"),
