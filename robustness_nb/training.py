@@ -151,7 +151,7 @@ def _load_checkpoint(path, model, optimiser, arguments): # -> history
             optimiser.state[weight]["momentum_buffer"] = torch.empty_like(weight).copy_(momentum)
     return history
 
-# %% ../nbs/lib/07_training.ipynb #e06e60c8
+# %% ../nbs/lib/07_training.ipynb #608f7593
 def train(
     model: torch.nn.Module, # images to logits; its weights are changed, and it is left on `device`
     data, # has x, (n, channels, height, width) uint8 or float32 in [0, 1], and y, (n,) int64
@@ -181,16 +181,16 @@ def train(
     _check(**arguments, n=len(data.y), data=data)
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     x, y = (torch.from_numpy(np.array(part)).to(device) for part in (data.x, data.y))
-    if checkpoint: arguments.update(model=str(model), weights=_digest(*model.state_dict().values()), data=_digest(x, y))
+    call = arguments | dict(model=str(model), weights=_digest(*model.state_dict().values()), data=_digest(x, y)) if checkpoint else None
     modes = [(part, part.training) for part in model.modules()]
     model.to(device, memory_format=torch.channels_last).train()
     optimiser = torch.optim.SGD(model.parameters(), lr, momentum, nesterov=nesterov, weight_decay=weight_decay)
-    history = _load_checkpoint(checkpoint, model, optimiser, arguments) if checkpoint and Path(checkpoint).exists() else []
+    history = _load_checkpoint(checkpoint, model, optimiser, call) if checkpoint and Path(checkpoint).exists() else []
     try:
         for epoch in range(len(history), epochs):
             if reset_momentum: optimiser.state.clear()
             history.append(_epoch(model, optimiser, x, y, epoch, progress, **arguments))
-            if checkpoint: _save_checkpoint(checkpoint, model, optimiser, history, arguments)
+            if checkpoint: _save_checkpoint(checkpoint, model, optimiser, history, call)
     finally:
         for part, mode in modes: part.training = mode
     return history
