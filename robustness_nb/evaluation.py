@@ -177,7 +177,7 @@ class NoiseReport:
         for model, row in zip(self.models, self.accuracy): lines.append(f"{str(model):>20} " + " ".join(f"{100 * value:7.3f}" for value in row))
         return "\n".join(lines)
 
-# %% ../nbs/lib/08_evaluation.ipynb #c95ddd5f
+# %% ../nbs/lib/08_evaluation.ipynb #12e1c197
 def noise_report(
     models: dict, # {name: model}; anything that `models.adapt` takes
     data: Dataset, # the test set, images or points
@@ -206,7 +206,8 @@ def noise_report(
     for begin in tqdm(range(0, len(data), step), desc="noise", leave=False, disable=hidden):
         part = np.arange(begin, min(begin + step, len(data)))
         if options: options["start"] = start + begin
-        noisy, rows = zip(*(augment(data.floats(part), eps, k, p, seed, sampling=sampling, **options) for eps in grid))
+        def noisy_copies(eps): return augment(data.floats(part), eps, k, p, seed, sampling=sampling, **options)
+        with ThreadPoolExecutor() as pool: noisy, rows = zip(*pool.map(noisy_copies, grid))
         cells = np.repeat(np.arange(len(grid)), list(map(len, rows))) * len(part) + np.concatenate(rows)
         def count(weights=None): return np.bincount(cells, weights, len(grid) * len(part)).reshape(len(grid), -1)
         noisy, copies[:, part] = np.concatenate(noisy), count()
