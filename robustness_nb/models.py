@@ -36,7 +36,7 @@ class Classifier:
             raise ValueError(f"the model must return {len(images)} whole-number labels, not {labels.dtype} of shape {labels.shape}")
         return labels.astype(np.int64)
 
-# %% ../nbs/lib/05_models.ipynb #44f38664
+# %% ../nbs/lib/05_models.ipynb #335e14bf
 PRECISIONS = "float32", "bfloat16"
 
 def _logits(module, images, precision): # of a torch module, in evaluation mode; its own modes stay as they are
@@ -47,7 +47,8 @@ def _logits(module, images, precision): # of a torch module, in evaluation mode;
     module.eval()
     try:
         with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
-            blocks = (torch.from_numpy(images[i:i + 1000]).to(device, torch.float32) for i in range(0, len(images), 1000))
+            size = 250 if device.type == "cpu" else 2000
+            blocks = (torch.from_numpy(images[i:i + size]).to(device, torch.float32) for i in range(0, len(images), size))
             return torch.cat([module(block.to(memory_format=layout)).float() for block in blocks]).cpu().numpy()
     finally:
         for part, mode in modes: part.training = mode
