@@ -80,7 +80,8 @@ def main():
         times = [seconds(lambda: class_separation(*part, p))[0] for p in NAMES]  # noqa: B023
         times += [seconds(lambda: nearest_opposite(*part, p))[0] for p in (np.inf, 2)]  # noqa: B023
         print(f"{n:8}" + "".join(f"{t:16.2f}" for t in times), flush=True)
-    for p in NAMES: print(f"{memory(lambda: print(class_separation(x, y, p))):.2f} GiB above the data")  # noqa: B023
+    for kind, images in ("bytes", x), ("float32", x.astype(np.float32) / 255), ("float32, no whole 255ths", x.astype(np.float32) / 200):
+        for p in NAMES: print(f"{kind}: {memory(lambda: print(class_separation(images, y, p))):.2f} GiB above the data")  # noqa: B023
 
     peers = {"scikit-learn": by_sklearn}
     try: import faiss  # noqa: F401

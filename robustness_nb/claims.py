@@ -43,7 +43,7 @@ class Verdict:
 
 REPRODUCED, NOT_REPRODUCED, NOT_TESTED = "reproduced", "not reproduced", "not tested at this preset"
 
-# %% ../nbs/lib/11_claims.ipynb #91fb8e14
+# %% ../nbs/lib/11_claims.ipynb #fbdb96fc
 def _value(claim, ours): return abs(ours - claim.published) <= claim.tolerance + 1e-12
 def _above_zero(claim, *ours): return all(value > 0 for value in ours)
 def _greater(claim, first, second): return first > second
@@ -53,7 +53,10 @@ def _no_rise(claim, ours):
     steps = [value for _, value in sorted(ours.items())]
     return all(after <= before + claim.tolerance for before, after in zip(steps, steps[1:]))
 
-checks = dict(value=_value, above_zero=_above_zero, greater=_greater, members=_members, no_rise=_no_rise)
+def _at_most(claim, ours): return ours <= claim.published + claim.tolerance
+def _no_fall(claim, ours): return _no_rise(claim, {step: -value for step, value in ours.items()})
+
+checks = dict(value=_value, at_most=_at_most, above_zero=_above_zero, greater=_greater, members=_members, no_rise=_no_rise, no_fall=_no_fall)
 
 # %% ../nbs/lib/11_claims.ipynb #b9ed302a
 def _at(metrics, path): # what a dotted path leads to, or None
@@ -101,7 +104,7 @@ def published(
     with files("robustness_nb").joinpath(f"data/published_{name}.csv").open(encoding="utf-8") as lines: rows = list(csv.DictReader(lines))
     return [{**row, "value": float(row["value"]) if row["value"] else None} for row in rows]
 
-# %% ../nbs/lib/11_claims.ipynb #3ebcace5
+# %% ../nbs/lib/11_claims.ipynb #39c1e1fb
 def _show(value): # a number, a list of names, a dict of steps or a pair
     if value is None: return "–"
     if isinstance(value, dict): value = [v for _, v in sorted(value.items())]
@@ -109,8 +112,9 @@ def _show(value): # a number, a list of names, a dict of steps or a pair
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 def _published(claim): # what was stated, with the tolerance
-    words = dict(above_zero="> 0", greater="first > second", no_rise="no rise")
+    words = dict(above_zero="> 0", greater="first > second", no_rise="no rise", no_fall="no fall")
     spread = f" ± {claim.tolerance:g}" if claim.check == "value" and claim.tolerance else ""
+    if claim.check == "at_most": spread = f"; at most {claim.published + claim.tolerance:.3f}"
     return words.get(claim.check) or _show(claim.published) + spread
 
 def verdict_rows(
@@ -118,5 +122,5 @@ def verdict_rows(
 ) -> list: # of dicts: claim, verdict, published, ours, 95 % interval, difference; all text
     "The rows of a table that sets published values beside ours."
     return [{"claim": v.claim.statement, "verdict": v.verdict, "published": _published(v.claim), "ours": _show(v.ours),
-             "95 % interval": f"{v.interval[0]:.3f}–{v.interval[1]:.3f}" if v.interval else "",
+             "95 % interval": "" if not v.interval else "{:.3f}{}{:.3f}".format(v.interval[0], " to " if v.interval[0] < 0 else "–", v.interval[1]),
              "difference": "" if v.difference is None else f"{v.difference:+.3f}"} for v in verdicts]

@@ -8,8 +8,8 @@ Docs: https://robustness-nb.github.io/robustness_nb/nbs/lib/cli.html.md"""
 __all__ = ['app', 'Json', 'Preset', 'Rerun', 'Output', 'UsageError', 'version', 'corruptions', 'run', 'scorecard', 'reproduce',
            'Failed', 'doctor', 'main']
 
-# %% ../nbs/lib/13_cli.ipynb #96847669
-import json, sys, traceback
+# %% ../nbs/lib/13_cli.ipynb #830cf988
+import json, re, sys, traceback
 from importlib.util import find_spec
 from typing import Annotated
 import typer
@@ -54,8 +54,8 @@ def corruptions(
     text = _table([{"corruption": r["name"], "family": r["family"], "severities 1 to 5": steps(r["severities"])} for r in rows])
     return dict(ladder=ladder, ladders=corruptions.ladders(), corruptions=rows), text
 
-# %% ../nbs/lib/13_cli.ipynb #1e33b8fc
-def _parameters(pairs, file): # -p k=v and -f file as one dict; values are YAML
+# %% ../nbs/lib/13_cli.ipynb #3fc46060
+def _parameters(pairs, file): # -p k=v and -f file as one dict; values are YAML, but for 1:30, which YAML takes for a time
     import yaml
     found = {}
     if file:
@@ -66,15 +66,15 @@ def _parameters(pairs, file): # -p k=v and -f file as one dict; values are YAML
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals: raise typer.BadParameter(f"-p takes name=value, not {pair!r}")
-        try: found[name] = yaml.safe_load(value)
+        try: found[name] = value if re.fullmatch(r"\d+:\d+", value) else yaml.safe_load(value)
         except yaml.YAMLError as error: raise ValueError(f"-p {pair}: {value!r} is not YAML") from error
     return found
 
-# %% ../nbs/lib/13_cli.ipynb #a48c18da
+# %% ../nbs/lib/13_cli.ipynb #7b335062
 @app.command()
 def run(
     experiment: Annotated[str, typer.Argument(help="Its name, e.g. digits_gap.")],
-    parameter: Annotated[list[str], typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="A parameter; the value is YAML, e.g. seeds=[0,1].")] = [],
+    parameter: Annotated[list[str], typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="A parameter; the value is YAML, e.g. seeds=[0,1], or a range, e.g. seeds=0:30.")] = [],
     file: Annotated[str, typer.Option("-f", "--file", help="A YAML file of parameters; -p wins over it.")] = "",
     preset: Annotated[str, typer.Option(help="A named set of parameters: quick (the default), laptop or paper.", show_default=False)] = "",
     rerun: Rerun = False,
@@ -91,8 +91,9 @@ def run(
     return payload, f"{_summary(record.metrics)}\n{_places(done)}"
 
 def _summary(metrics): # the plain numbers of a record's metrics, a row for each model
-    return _table([{"model": model, **{k.replace("_", " "): "–" if v is None else f"{v:.3f}" for k, v in values.items() if v is None or isinstance(v, float)}}
-                   for model, values in metrics.items()])
+    rows = [{"model": model, **{k.replace("_", " "): "–" if v is None else f"{v:.3f}" for k, v in values.items() if v is None or isinstance(v, float)}}
+            for model, values in metrics.items()]
+    return _table([row for row in rows if row.keys() == rows[0].keys()])
 
 def _places(done):
     figures = f"\nfigures   {done.figures[0].parent}" if done.figures else ""

@@ -9,7 +9,7 @@ __all__ = ['TWO_D', 'TWO_D_FILES', 'CIFAR10_CLASSES', 'loaders', 'check_name', '
            'Dataset', 'digits', 'split', 'data_folder', 'cache_folder', 'known_data', 'two_d', 'waves', 'cifar10',
            'load']
 
-# %% ../nbs/lib/01_datasets.ipynb #2c5047d2
+# %% ../nbs/lib/01_datasets.ipynb #baac2fab
 import hashlib, os, shutil
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -20,6 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 import numpy as np
 import yaml
+from platformdirs import user_cache_path
 
 # %% ../nbs/lib/01_datasets.ipynb #19fbbed1
 def check_name(
@@ -143,7 +144,7 @@ def split(
     train, test = train_test_split(np.arange(len(data)), test_size=test_size, random_state=seed)
     return data[train], data[test]
 
-# %% ../nbs/lib/01_datasets.ipynb #e4b37cde
+# %% ../nbs/lib/01_datasets.ipynb #5a11b489
 def data_folder(): # -> Path, or None
     "Your folder of data: `ROBUSTNESS_NB_DATA`, or None if it is not set. FileNotFoundError if it names no folder."
     if not (given := os.environ.get("ROBUSTNESS_NB_DATA")): return None
@@ -152,8 +153,7 @@ def data_folder(): # -> Path, or None
 
 def cache_folder() -> Path: # may not exist yet
     "Where downloads and decoded images are kept: `ROBUSTNESS_NB_CACHE`, else the system's place for caches."
-    import pooch
-    return Path(os.environ.get("ROBUSTNESS_NB_CACHE") or pooch.os_cache("robustness_nb"))
+    return Path(os.environ.get("ROBUSTNESS_NB_CACHE") or user_cache_path("robustness_nb"))
 
 def known_data() -> dict: # {name: {"n": rows, "sha256": fingerprint}}
     "The datasets whose contents are known beforehand, from `data/known_data.yaml`."

@@ -1,4 +1,4 @@
-"""One protocol for scikit-learn models and any callable
+"""One protocol for scikit-learn models, PyTorch networks and any callable; two families of networks
 
 Docs: https://robustness-nb.github.io/robustness_nb/nbs/lib/models.html.md"""
 
@@ -53,7 +53,7 @@ def _logits(module, images, precision): # of a torch module, in evaluation mode;
     finally:
         for part, mode in modes: part.training = mode
 
-# %% ../nbs/lib/05_models.ipynb #c555f8d2
+# %% ../nbs/lib/05_models.ipynb #0ab29764
 def _rows(images): return images.reshape(len(images), -1).astype(np.float64)
 
 def _in_blocks(predict, images): # what a scikit-learn method says of each image
@@ -62,6 +62,7 @@ def _in_blocks(predict, images): # what a scikit-learn method says of each image
     with config_context(pairwise_dist_chunk_size=1_000_000):
         return np.concatenate([predict(_rows(images[i:i + size])) for i in range(0, len(images), size)])
 
+# %% ../nbs/lib/05_models.ipynb #7eea0684
 def adapt(
     model, # a torch module that returns logits, a fitted scikit-learn classifier, a function from images to scores, or a Classifier
     precision: str = "float32", # of a torch module's arithmetic, or "bfloat16": faster, a little coarser
@@ -116,14 +117,14 @@ def fit(
     model = builders[check_name("model", name, builders)](seed)
     return adapt(model.fit(_rows(train.x), train.y))
 
-# %% ../nbs/lib/05_models.ipynb #709917c9
+# %% ../nbs/lib/05_models.ipynb #f1920dd4
 def _torch():
     try: import torch
     except ImportError as error: raise ImportError('networks need PyTorch: pip install "robustness_nb[torch]"') from error
     return torch
 
 @cache
-def _layers(): # what PyTorch lacks; made on first use, so that this module loads without PyTorch
+def _layers(): # as classes, made on first use
     torch = _torch()
 
     class Normalise(torch.nn.Module):
@@ -148,11 +149,13 @@ def _layers(): # what PyTorch lacks; made on first use, so that this module load
 
     return Normalise, Residual, Multiply
 
-def _normalise(mean, std): # {} or the layer by its name
+# %% ../nbs/lib/05_models.ipynb #1d6a9fef
+def _normalise(mean, std): # the layer by its name, or {} for none
     if mean is None and std is None: return {}
+    if np.any(np.asarray(1 if std is None else std) <= 0): raise ValueError(f"std must be greater than 0, not {std!r}")
     return dict(normalise=_layers()[0](0. if mean is None else mean, 1. if std is None else std))
 
-# %% ../nbs/lib/05_models.ipynb #5f0e14a4
+# %% ../nbs/lib/05_models.ipynb #82c96a9a
 def resnet9(
     width: int = 16, # channels of the first layer
     classes: int = 10,
@@ -160,7 +163,7 @@ def resnet9(
     mean=.5, # what the first layer subtracts, a number or one for each channel; None: nothing
     std=.25, # what it then divides by
 ): # -> torch.nn.Module, from (n, channels, height, width) images in [0, 1] to (n, classes) logits; height and width at least 8
-    "A residual net of nine layers with weights, made for short training (Page 2018). ValueError for a size below 1."
+    "A residual net of nine layers, made for short training (Page 2018). ValueError for a size below 1 or std <= 0; ImportError without PyTorch."
     for name, value in dict(width=width, classes=classes, channels=channels).items(): check_whole(name, value, 1)
     nn, (_, Residual, Multiply) = _torch().nn, _layers()
 
@@ -174,21 +177,23 @@ def resnet9(
         block3=block(2*w, 4*w, nn.MaxPool2d(2)), block4=block(4*w, 8*w, nn.MaxPool2d(2)), residual2=residual(8*w),
         pool=nn.AdaptiveMaxPool2d(1), flatten=nn.Flatten(), linear=nn.Linear(8*w, classes), multiply=Multiply(.125)))
 
-# %% ../nbs/lib/05_models.ipynb #279c7ba7
+# %% ../nbs/lib/05_models.ipynb #7dae3d7c
 def wide_resnet(
     depth: int = 28, # layers with weights: 10, 16, 22, 28, ...
     widen: int = 10, # how many times wider than a plain ResNet
     dropout: float = .3, # rate, 0 to below 1
     classes: int = 10,
-    last_momentum: float = .1, # of the last batch normalisation; the MSCR paper's code has .9
+    last_momentum: float = .1, # of the last batch normalisation, 0 to 1; .9 in the MSCR paper
     channels: int = 3, # of the images
     mean=None, # what the first layer subtracts, a number or one for each channel; None: nothing
     std=None, # what it then divides by
 ): # -> torch.nn.Module, from (n, channels, height, width) images in [0, 1] to (n, classes) logits
-    "A wide residual net (Zagoruyko & Komodakis 2016) as the MSCR paper has it: biases, and the stride in a block's second convolution. ValueError for what is out of range."
+    """A wide residual net (Zagoruyko & Komodakis 2016) as Siedel et al. (2022) have it. ValueError for what is out of range; ImportError
+    without PyTorch."""
     if check_whole("depth", depth, 10) % 6 != 4: raise ValueError(f"depth must be 10, 16, 22, 28, ..., not {depth}")
     for name, value in dict(widen=widen, classes=classes, channels=channels).items(): check_whole(name, value, 1)
     if not 0 <= dropout < 1: raise ValueError(f"dropout must lie in [0, 1), not {dropout!r}")
+    if not 0 <= last_momentum <= 1: raise ValueError(f"last_momentum must lie in [0, 1], not {last_momentum!r}")
     nn, (_, Residual, _) = _torch().nn, _layers()
 
     def block(inputs, outputs, stride):

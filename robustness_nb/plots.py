@@ -6,7 +6,9 @@ Docs: https://robustness-nb.github.io/robustness_nb/nbs/lib/plots.html.md"""
 
 # %% auto #0
 __all__ = ['COLOURS', 'MARKERS', 'LINES', 'WIDTH', 'style', 'look_of', 'readable', 'ranking', 'corruption_heatmap',
-           'severity_curves', 'gap_plot', 'comparison_rows', 'ladder_plot', 'corruption_gallery']
+           'severity_curves', 'gap_plot', 'comparison_rows', 'ladder_plot', 'corruption_gallery', 'ball_plot',
+           'scatter_plot', 'line_panels', 'k_plot', 'clean_mscr_plot', 'noise_heatmap', 'distance_histogram',
+           'image_row', 'accuracy_grids', 'accuracy_surfaces', 'mscr_bars', 'optima_plot']
 
 # %% ../nbs/lib/10_plots.ipynb #222585a1
 from contextlib import contextmanager
@@ -173,4 +175,258 @@ def corruption_gallery(
         ax.set_yticks(np.arange(rows) * framed.shape[3] + height / 2, [readable(name) for name in images])
         ax.tick_params(length=0, labeltop=True, labelbottom=False)
         ax.spines[:].set_visible(False)
+    return fig
+
+# %% ../nbs/lib/10_plots.ipynb #e352804f
+def ball_plot(
+    x: np.ndarray, # (n, 2) points
+    y: np.ndarray, # (n,) labels, 0 or 1
+    eps: float, # radius of the balls
+    *,
+    noisy: np.ndarray | None = None, # (m, 2) noisy points
+    labels: np.ndarray | None = None, # (m,) their labels
+    wrong: np.ndarray | None = None, # (m,) booleans: on the wrong side
+    boundaries: dict = {}, # {name: (l, 2) points of a line}
+    pair: tuple | None = None, # rows of the two points between which 2r is drawn
+): # -> matplotlib Figure
+    "Points of two classes, L2 balls around them, and boundaries between them."
+    with style({"axes.grid": False}):
+        fig, ax = plt.subplots(figsize=(WIDTH, 4))
+        for centre in x: ax.add_patch(plt.Circle(centre, eps, facecolor="0.94", edgecolor="0.6", linewidth=.8))
+        for label in (0, 1):
+            if noisy is not None: ax.plot(*noisy[(labels == label) & ~wrong].T, ".", color=COLOURS[label], markersize=4)
+            ax.plot(*x[y == label].T, MARKERS[label], color=COLOURS[label], markersize=8, label=f"class {label}")
+        if noisy is not None: ax.plot(*noisy[wrong].T, "x", color="black", markersize=6, label="noisy, on the wrong side")
+        for k, (name, line) in enumerate(boundaries.items()): ax.plot(*line.T, color=COLOURS[k + 2], linestyle=LINES[k], linewidth=1.8, label=name)
+        if pair is not None:
+            ax.plot(*x[list(pair)].T, color="black", linewidth=1)
+            ax.annotate("2r", x[list(pair)].mean(0), xytext=(-6, 6), textcoords="offset points", ha="right", fontsize=11, weight="bold")
+        (left, low), (right, high) = x.min(0) - 1.1 * eps, x.max(0) + 1.1 * eps
+        ax.set(aspect="equal", xlim=(left, right), ylim=(low, high))
+        ax.axis("off")
+        fig.legend(loc="outside upper center", ncols=2, fontsize=9)
+    return fig
+
+# %% ../nbs/lib/10_plots.ipynb #88305a2b
+def scatter_plot(
+    data, # a Dataset of points (n, 2) in two classes
+    pair: tuple | None = None, # rows of two points; a ring is drawn around their middle
+): # -> matplotlib Figure
+    "The points of a 2D set."
+    with style():
+        fig, ax = plt.subplots(figsize=(WIDTH, 4.4))
+        for label, (marker, size) in enumerate([("o", 2.2), ("x", 2.8)]):
+            ax.plot(*data.x[data.y == label].T, marker, color=COLOURS[label], markersize=size, markeredgewidth=.6, linestyle="none", label=f"class {data.classes[label]}")
+        if pair is not None: ax.plot(*data.x[list(pair)].mean(0), "o", color="black", markersize=14, fillstyle="none", linestyle="none", label="the nearest pair")
+        ax.set(xlabel="first coordinate", ylabel="second coordinate", aspect="equal")
+        fig.legend(loc="outside upper center", ncols=3, fontsize=9, markerscale=2 if pair is None else 1)
+    return fig
+
+# %% ../nbs/lib/10_plots.ipynb #a2778ded
+def line_panels(
+    panels: dict, # {title: {name: dict(x=..., y=..., half=...)}}; `half` is the interval's half-width, absent for published values
+    xlabel: str, # for all
+    ylabel: str, # for all
+    *,
+    zero: bool = False, # a line at 0
+    log: bool = False, # logarithmic x
+    height: float = 2.6, # of a row of panels, in inches
+): # -> matplotlib Figure
+    "Curves with bands and published points, a panel for each condition, two in a row."
+    names = list(dict.fromkeys(name for series in panels.values() for name in series))
+    with style():
+        fig, axes = _grid(len(panels), height)
+        for (title, series), ax in zip(panels.items(), axes):
+            for name, line in series.items(): _line(ax, names.index(name), name, **line)
+            if zero: ax.axhline(0, color="0.3", linewidth=.9)
+            if log: ax.set_xscale("log")
+            ax.set_title(title)
+            ax.tick_params(labelbottom=True)
+        fig.supxlabel(xlabel, fontsize=10)
+        fig.supylabel(ylabel, fontsize=10)
+        handles = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels())}
+        fig.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=2, fontsize=9)
+    return fig
+
+def _line(ax, k, name, x, y, half=None):
+    if half is None: return ax.plot(x, y, linestyle="none", marker=MARKERS[k % 6], markerfacecolor="none", color="black", markersize=7, label=name)
+    y, half = np.asarray(y), np.array(half, float)
+    ax.plot(x, y, **look_of(k), label=name)
+    ax.fill_between(x, y - half, y + half, color=COLOURS[k % 6], alpha=.2, linewidth=0)
+
+# %% ../nbs/lib/10_plots.ipynb #29531771
+def k_plot(
+    ours: dict, # k, mean, std and half_width: lists over k
+    published: dict, # k, mean and std; empty lists if there are none
+): # -> matplotlib Figure
+    "Accuracy under noise and its standard deviation over runs, against the number of noisy copies."
+    with style():
+        fig, axes = plt.subplots(2, 1, figsize=(WIDTH, 4.4), sharex=True)
+        for ax, quantity, half in zip(axes, ["mean", "std"], [np.array(ours["half_width"], float), None]):
+            ax.errorbar(ours["k"], ours[quantity], yerr=half, capsize=2, label="ours", **look_of(0))
+            if published["k"]: ax.plot(published["k"], published[quantity], MARKERS[1], color=COLOURS[1], markerfacecolor="none", markersize=7, label="published")
+        axes[0].set(ylabel="accuracy, %")
+        axes[1].set(ylabel="standard deviation, points", xlabel="number of noisy copies k", ylim=(0, 1.12 * max([*ours["std"], *published["std"]])))
+        fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=9)
+    return fig
+
+# %% ../nbs/lib/10_plots.ipynb #d56e06e4
+def clean_mscr_plot(
+    series: dict, # {name: dict(clean=..., mscr=..., labels=...)}, with clean_half and mscr_half where there are intervals; side="right" for labels on that side
+    baseline: str = "0", # the label of the model that saw no noise
+): # -> matplotlib Figure
+    "MSCR over clean accuracy, a point for each model, with 95 % intervals in both directions."
+    with style():
+        fig, ax = plt.subplots(figsize=(WIDTH, 4))
+        for k, (name, s) in enumerate(series.items()):
+            if "mscr_half" not in s:
+                ax.plot(s["clean"], s["mscr"], "s", color="black", markerfacecolor="none", markersize=8, label=name)
+                continue
+            ax.errorbar(s["clean"], s["mscr"], xerr=np.array(s["clean_half"], float), yerr=np.array(s["mscr_half"], float), capsize=2, elinewidth=.8, **look_of(k), label=name)
+        ax.axhline(0, color="0.3", linewidth=.9)
+        ax.set(xlabel="clean accuracy, %", ylabel="MSCR, %")
+        ax.margins(x=.15)
+        ax.autoscale_view()
+        for k, s in enumerate(series.values()):
+            right = s.get("side") == "right"
+            for point, label in _shared_labels(ax, s["clean"], s["mscr"], ["baseline" if label == baseline else label for label in s.get("labels", [])]):
+                ax.annotate(label, point, xytext=(6 if right else -6, -11 if label == "baseline" else 5), textcoords="offset points", ha="left" if right else "right",
+                            fontsize=8.5, color=COLOURS[k])
+        fig.legend(loc="outside upper center", ncols=2, fontsize=9)
+    return fig
+
+def _shared_labels(ax, x, y, labels): # [(point, label)]; points next to each other that would hide each other's labels share one
+    groups = []
+    for point, label in zip(zip(x, y), labels):
+        if groups and np.abs(np.subtract(*ax.transData.transform([point, groups[-1][0]]))).max() < 12: groups[-1][1].append(label)
+        else: groups.append((point, [label]))
+    return [(point, names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}") for point, names in groups]
+
+# %% ../nbs/lib/10_plots.ipynb #c53addd9
+def noise_heatmap(
+    error: np.ndarray, # (eps_test, eps_train) errors in percent
+    eps_test: list, # labels of the rows
+    eps_train: list, # labels of the columns
+): # -> matplotlib Figure
+    "Error in percent over training noise and test noise."
+    error = np.asarray(error)
+    with style({"axes.grid": False}):
+        fig, ax = plt.subplots(figsize=(WIDTH, 1 + .36 * len(error)))
+        ax.imshow(np.log(np.maximum(error, 1e-3)), cmap="cividis", aspect="auto")
+        middle = np.log(np.maximum(error, 1e-3)).mean()
+        for (i, j), value in np.ndenumerate(error):
+            best = value == error[i].min()
+            ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=8.5, color="black" if np.log(max(value, 1e-3)) > middle else "white", weight="bold" if best else None)
+            if best: ax.add_patch(plt.Rectangle((j - .47, i - .44), .94, .88, fill=False, edgecolor=COLOURS[1], linewidth=2))
+        ax.set(xticks=range(len(eps_train)), xticklabels=eps_train, yticks=range(len(eps_test)), yticklabels=eps_test, xlabel="eps_train", ylabel="eps_test")
+        ax.tick_params(length=0)
+        ax.spines[:].set_visible(False)
+    return fig
+
+# %% ../nbs/lib/10_plots.ipynb #ae87af25
+def distance_histogram(
+    ours: dict, # {distance in 255ths: how many images}
+    published: dict, # the same, published
+): # -> matplotlib Figure
+    "How many images have their nearest image of another class at each distance; smallest distance and median are marked."
+    with style():
+        fig, ax = plt.subplots(figsize=(WIDTH, 3))
+        ax.bar([d / 255 for d in ours], ours.values(), width=1 / 255, color=COLOURS[4], label="ours")
+        ax.plot([d / 255 for d in published], published.values(), "o", color="black", markerfacecolor="none", markersize=3.5, label="published")
+        every = np.repeat([d / 255 for d in ours], list(ours.values()))
+        for value, name, line in (every.min(), "smallest, 2r", "--"), (np.median(every), "median", ":"):
+            ax.axvline(value, color=COLOURS[1], linestyle=line, linewidth=1.4, label=f"{name}: {value:.4f}")
+        ax.set(yscale="log", xlabel="L-inf distance to the nearest image of another class", ylabel="images")
+        fig.legend(loc="outside upper center", ncols=2, fontsize=9)
+    return fig
+
+# %% ../nbs/lib/10_plots.ipynb #8a00c755
+def image_row(
+    images: dict, # {title: (c, h, w) image in [0, 1]}
+): # -> matplotlib Figure
+    "Images in a row."
+    with style({"axes.grid": False}):
+        fig, axes = plt.subplots(1, len(images), figsize=(WIDTH, WIDTH / len(images) + .4), squeeze=False)
+        for ax, (title, image) in zip(axes[0], images.items()):
+            ax.imshow(np.moveaxis(image, 0, -1), cmap="gray_r", vmin=0, vmax=1)
+            ax.set_title(title, fontsize=9)
+            ax.axis("off")
+    return fig
+
+# %% ../nbs/lib/10_plots.ipynb #c417f8d5
+def accuracy_grids(
+    tables: dict, # {title: (eps_test, eps_train) accuracies in percent}
+    eps_test: list, # labels of the rows
+    eps_train: list, # labels of the columns
+): # -> matplotlib Figure
+    "Heatmaps of accuracy on one scale, two in a row."
+    with style({"axes.grid": False}):
+        fig, axes = _grid(len(tables), 1.2 + .23 * len(eps_test))
+        for ax, (title, table) in zip(axes, tables.items()):
+            ax.imshow(table, cmap="cividis", vmin=10, vmax=100, aspect="auto")
+            for (i, j), value in np.ndenumerate(table): ax.text(j, i, f"{value:.0f}", ha="center", va="center", fontsize=8, color="black" if value > 58 else "white")
+            for i, j in enumerate(np.argmax(table, 1)): ax.add_patch(plt.Rectangle((j - .46, i - .44), .92, .88, fill=False, edgecolor=COLOURS[1], linewidth=1.8))
+            ax.set(title=title, xticks=range(len(eps_train)), yticks=range(len(eps_test)), yticklabels=eps_test)
+            ax.set_xticks(range(len(eps_train)), eps_train, rotation=90)
+            ax.tick_params(length=0, labelsize=8.5)
+            ax.spines[:].set_visible(False)
+        fig.supxlabel("eps_train", fontsize=10)
+        fig.supylabel("eps_test", fontsize=10)
+    return fig
+
+# %% ../nbs/lib/10_plots.ipynb #e772a499
+def accuracy_surfaces(
+    tables: dict, # {title: (eps_test, eps_train) accuracies in percent}
+    eps_test: list, # of the rows, growing
+    eps_train: list, # of the columns, growing
+): # -> matplotlib Figure
+    "Accuracy as a surface over both noises; the line on it joins the best model of each test noise."
+    x, y = np.meshgrid(eps_train, eps_test)
+    with style():
+        fig, axes = plt.subplots(len(tables), 1, figsize=(WIDTH, 3.7 * len(tables)), subplot_kw=dict(projection="3d"), squeeze=False)
+        for ax, (title, table) in zip(axes.flat, tables.items()):
+            best = np.arange(len(table)), np.argmax(table, 1)
+            ax.plot_surface(x, y, np.asarray(table), cmap="cividis", vmin=10, vmax=100, edgecolor="0.3", linewidth=.3, alpha=.9, rcount=50, ccount=50)
+            ax.plot(x[best], y[best], np.asarray(table)[best] + 1, color=COLOURS[1], marker="o", markersize=3, linewidth=1.6, zorder=10)
+            for axis in ax.xaxis, ax.yaxis: axis.set_major_locator(plt.MultipleLocator(.05))
+            ax.set(title=title, zlim=(0, 100), xlabel="eps_train", ylabel="eps_test", zlabel="accuracy, %")
+            ax.view_init(28, 40)
+            ax.set_box_aspect((1, 1, .62), zoom=.92)
+            ax.tick_params(labelsize=8.5)
+    return fig
+
+# %% ../nbs/lib/10_plots.ipynb #f3d6fc2a
+def mscr_bars(
+    series: dict, # {name: dict(mscr=..., half=...)}: percent, and half-widths of 95 % intervals, or None
+    labels: list, # of the models
+): # -> matplotlib Figure
+    "Bars of MSCR, one group a model."
+    with style({"axes.grid.axis": "y"}):
+        fig, ax = plt.subplots(figsize=(WIDTH, 3.2))
+        width = .8 / len(series)
+        for k, (name, s) in enumerate(series.items()):
+            ax.bar(np.arange(len(labels)) + (k - (len(series) - 1) / 2) * width, s["mscr"], width, yerr=np.array(s["half"], float), capsize=2.5, color=COLOURS[k],
+                   hatch=["", "///", "..."][k % 3], edgecolor="white", error_kw=dict(elinewidth=1), label=name)
+        ax.axhline(0, color="0.3", linewidth=.9)
+        ax.set(xticks=range(len(labels)), xticklabels=labels, xlabel="eps_train", ylabel="MSCR, %")
+        ax.tick_params(axis="x", labelsize=9)
+        fig.legend(loc="outside upper center", ncols=2, fontsize=9)
+    return fig
+
+# %% ../nbs/lib/10_plots.ipynb #f737673d
+def optima_plot(
+    best: dict, # {name: best eps_train for each eps_test}
+    eps_test: list, # growing
+    eps_train: list, # the sizes there were to choose from
+): # -> matplotlib Figure
+    "The best training noise over the test noise, and the diagonal where both are equal."
+    with style():
+        fig, ax = plt.subplots(figsize=(WIDTH, 3.4))
+        for eps in eps_train: ax.axhline(eps, color="0.9", linewidth=.8, zorder=0)
+        ax.plot([0, max(eps_test)], [0, max(eps_test)], color="0.5", linestyle=":", label="eps_train = eps_test")
+        for k, (name, values) in enumerate(best.items()):
+            ax.plot(eps_test, values, **look_of(k) | dict(markersize=8 - 3 * k, markerfacecolor="none" if k == 0 else COLOURS[k]), drawstyle="steps-mid", label=name)
+        ax.set(xlabel="eps_test", ylabel="best eps_train")
+        ax.grid(False)
+        fig.legend(loc="outside upper center", ncols=2, fontsize=9)
     return fig

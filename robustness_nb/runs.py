@@ -61,13 +61,14 @@ def read_parameters(
                                       lines[line.end_lineno - 1][line.end_col_offset:].strip(" #"))
             for line in ast.parse(source).body if isinstance(line, ast.AnnAssign)}
 
-# %% ../nbs/lib/12_runs.ipynb #13ffabd7
+# %% ../nbs/lib/12_runs.ipynb #e62e188c
 checks = dict(
     models=lambda name: check_name("model", name, models.builders),
     corruptions=lambda name: check_name("corruption", name, corruptions.registry),
     ladder=lambda name: check_name("ladder", name, corruptions.ladders()),
     severities=corruptions.check_severity,
-    seeds=lambda seed: check_whole("seeds", seed, 0))
+    seeds=lambda seed: check_whole("seeds", seed, 0),
+    k=lambda k: check_whole("k", k, 1))
 
 def _fits(value, kind): # whether a value has an annotated type
     if kind.startswith("Optional["): return value is None or _fits(value, kind[9:-1])
@@ -75,20 +76,30 @@ def _fits(value, kind): # whether a value has an annotated type
     if kind == "float": return isinstance(value, (int, float)) and not isinstance(value, bool)
     return type(value).__name__ == kind
 
-# %% ../nbs/lib/12_runs.ipynb #766a1e31
-def _read(parameter, value): # text as the list that it spells
-    return yaml.safe_load(value) if isinstance(value, str) and "list[" in parameter.kind else value
+# %% ../nbs/lib/12_runs.ipynb #a907d3bf
+def _read(parameter, value): # text as the list that it spells, whole numbers as floats in a list of those
+    if isinstance(value, str) and "list[" in parameter.kind:
+        span = re.fullmatch(r"\s*(\d+):(\d+)\s*", value)
+        value = list(range(*map(int, span.groups()))) if span and "list[int]" in parameter.kind else yaml.safe_load(value)
+    if not isinstance(value, list) or "list[float]" not in parameter.kind: return value
+    return [float(entry) if type(entry) is int else entry for entry in value]
+
+def _check_limits(parameter, entry, limits): # the names that are allowed, or the smallest and the largest number
+    if isinstance(limits[0], str): check_name(parameter.name, entry, limits)
+    elif "float" not in parameter.kind: check_whole(parameter.name, entry, *limits)
+    elif not limits[0] <= entry <= limits[1]: raise ValueError(f"{parameter.name} must lie between {limits[0]} and {limits[1]}, not {entry!r}")
 
 def _check(parameter, value, limits):
+    check = checks.get("seeds" if parameter.name.endswith("_seeds") else parameter.name)
     if not _fits(value, parameter.kind): raise ValueError(f"{parameter.name} must be {parameter.kind}, not {value!r}")
     values = value if isinstance(value, list) else [] if value is None else [value]
     if value == []: raise ValueError(f"{parameter.name} must not be empty")
     if len(set(values)) < len(values): raise ValueError(f"{parameter.name} holds an entry twice: {value}")
     for entry in values:
-        if parameter.name in checks: checks[parameter.name](entry)
-        if limits: check_whole(parameter.name, entry, *limits)
+        if check: check(entry)
+        if limits: _check_limits(parameter, entry, limits)
 
-# %% ../nbs/lib/12_runs.ipynb #88c1c2ff
+# %% ../nbs/lib/12_runs.ipynb #e1265cd7
 CONTROLS = "preset", "rerun"
 
 def resolve(
@@ -100,7 +111,7 @@ def resolve(
     given = {key: _read(parameter, values.get(key, parameter.default)) for key, parameter in known.items()}
     entry = experiment(name)
     preset = entry["presets"][check_name("preset", given["preset"], entry["presets"])]
-    full = {key: preset.get(key) if value is None else value for key, value in given.items()}
+    full = {key: _read(known[key], preset.get(key)) if value is None else value for key, value in given.items()}
     for key, value in full.items(): _check(known[key], value, entry.get("limits", {}).get(key))
     return {key: value for key, value in full.items() if key not in CONTROLS}
 

@@ -7,297 +7,438 @@ Docs: https://robustness-nb.github.io/robustness_nb/nbs/lib/separation.html.md""
 # %% auto #0
 __all__ = ['Separation', 'class_separation', 'Nearest', 'nearest_opposite']
 
-# %% ../nbs/lib/02_separation.ipynb #a51d8e8f
+# %% ../nbs/lib/02_separation.ipynb #3ebc3f26
 import os, warnings
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, wraps
+from math import inf, prod, sqrt
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 import numpy as np
+from .metrics import lp_norm
 
-# %% ../nbs/lib/02_separation.ipynb #9f5566e3
+# %% ../nbs/lib/02_separation.ipynb #24b2ddb4
+def _block_order(
+    shape: tuple, # of one point; the last two axes, if there are two, are the rows and columns of an image
+) -> np.ndarray: # (values of a point,) their order
+    "An order in which the values of a square block of an image are one run."
+    if len(shape) < 2: return np.arange(prod(shape))
+    row, column = np.indices(shape[-2:])
+    curve = sum((row >> bit & 1) << 2*bit + 1 | (column >> bit & 1) << 2*bit for bit in range(max(shape[-2:]).bit_length()))
+    return (np.arange(prod(shape[:-2]))[:, None] * curve.size + np.argsort(curve, axis=None, kind="stable")).ravel()
+
+# %% ../nbs/lib/02_separation.ipynb #061cc377
+def _edges(d: int, shortest: int) -> np.ndarray: # (shortest + 1,)
+    "Where the runs of `d` values begin, and where the last ends."
+    return np.arange(shortest + 1) * d // shortest
+
+def _run_means(
+    sums: np.ndarray, # (n, shortest) sums of the shortest runs
+    runs: int, # how many runs to join them to
+    d: int, # values of a point
+    q: float, # the norm
+) -> np.ndarray: # (n, runs) means times m**(1/q)
+    "Means of runs, scaled so that their q-norm is a bound."
+    starts = _edges(sums.shape[1], runs)
+    return np.add.reduceat(sums, starts[:-1], 1) * np.diff(_edges(d, sums.shape[1])[starts])**(1/q - 1)
+
+# %% ../nbs/lib/02_separation.ipynb #911f1363
+class _Bound(NamedTuple):
+    "The q-norm of what is compared is never more than scale * distance + slack."
+    p: float # the norm asked for
+    q: float # the norm of the bound: 1, 2 or inf
+    low: float # the smallest value of the data, which becomes 0
+    unit: float # the difference that becomes 1
+    scale: float
+    slack: float
+
+# %% ../nbs/lib/02_separation.ipynb #bead256d
+def _bound(
+    p: float, # the norm asked for
+    d: int, # values of a point
+    low: float, # smallest value of the data
+    high: float, # largest
+    images: bool, # whether they are bytes
+) -> _Bound:
+    "The bound that serves `p`."
+    q = 1. if p < 2 else 2. if p <= 8 else inf
+    unit = max(high - low, 1e-150) / (255 if q == inf else 1)
+    slack = 2**-22 * d**(1/q) if q < inf else .5 if images else 1.1
+    return _Bound(float(p), q, low, unit, 1.0001 * d**max(0., 1/q - 1/p) / unit, slack)
+
+# %% ../nbs/lib/02_separation.ipynb #06dceb6f
+_waiting, _lock = [], Lock()
+
+def _compiled(function):
+    "Mark a function for `_compile`."
+    _waiting.append(function)
+    return function
+
+def _compile() -> None:
+    "Put compiled functions in the place of all that wait. Numba is imported here, so that this module is quick to import."
+    with _lock:
+        if _waiting: from numba import njit
+        for function in _waiting:
+            cache = Path(function.__code__.co_filename).exists()
+            globals()[function.__name__] = njit(nogil=True, cache=cache, fastmath={"nnan", "nsz", "reassoc", "contract"})(function)
+        _waiting.clear()
+
+# %% ../nbs/lib/02_separation.ipynb #7d20c33b
+class _Layout(NamedTuple):
+    "Which values of a point go into which number."
+    order: np.ndarray # (d,) the values, run by run
+    edges: np.ndarray # where the shortest runs begin in `order`, and where the last ends
+    picked: np.ndarray # (up to 64,) single values for L-inf
+    runs: list # how many numbers each level has
+
+def _layout(shape: tuple, q: float) -> _Layout:
+    "The layout for points of one shape and bounds in the q-norm."
+    d = prod(shape)
+    shortest, picked = 1 if q == inf else min(d, 192), np.random.default_rng(0).permutation(d)[:64]
+    runs = [len(picked)] if q == inf else [k for k in (1, 3, 12, 48) if k < shortest] + [shortest]
+    return _Layout(_block_order(shape), _edges(d, shortest), picked, runs)
+
+# %% ../nbs/lib/02_separation.ipynb #577b7389
+@_compiled
+def _run_sums(x, order, edges, low, unit, sums):
+    "Fill in the sums of (value - low) / unit over each run."
+    for i in range(len(x)):
+        for r in range(len(edges) - 1):
+            total = 0.
+            for c in order[edges[r]:edges[r+1]]: total += x[i, c] - low
+            sums[i, r] = total / unit
+
+# %% ../nbs/lib/02_separation.ipynb #a7758d2a
+def _numbers(
+    x: np.ndarray, # (n, d) points
+    layout: _Layout,
+    bound: _Bound,
+) -> tuple: # (n, numbers of all levels) float32, or bytes for L-inf, and (n,) centres
+    "What is compared in place of the points."
+    sums, d = np.empty((len(x), len(layout.edges) - 1)), x.shape[1]
+    _run_sums(x, layout.order, layout.edges, bound.low, bound.unit, sums)
+    if bound.q == inf: numbers = ((x[:, layout.picked].astype(float) - bound.low) / bound.unit).astype(np.uint8)
+    else: numbers = np.concatenate([_run_means(sums, k, d, bound.q) for k in layout.runs], 1).astype(np.float32)
+    return numbers, _run_means(sums, 1, d, bound.q)[:, 0].astype(np.float32)
+
+# %% ../nbs/lib/02_separation.ipynb #364cbe53
+_width = 64 # points in a tile
+
+class _Side(NamedTuple):
+    "Points, sorted by their centre and packed for the search."
+    rows: np.ndarray # (n, d) values
+    labels: np.ndarray # (n,) class numbers
+    number: np.ndarray # (n,) row of each in the data
+    centres: np.ndarray # (n,)
+    tiles: np.ndarray # (tiles, numbers of one point, 64)
+
+# %% ../nbs/lib/02_separation.ipynb #c8d6dfc8
+def _pack(
+    x: np.ndarray, # (n, d) points
+    labels: np.ndarray, # (n,) class numbers
+    layout: _Layout,
+    bound: _Bound,
+    pool: ThreadPoolExecutor, # to share the work
+) -> _Side:
+    "Sort and pack one set of points."
+    parts = pool.map(lambda start: _numbers(x[start:start+500], layout, bound), range(0, len(x), 500))
+    numbers, centres = map(np.concatenate, zip(*parts))
+    order = np.argsort(centres, kind="stable")
+    tiles = np.zeros((-(-len(x) // _width) * _width, numbers.shape[1]), numbers.dtype)
+    tiles[:len(x)] = numbers[order]
+    tiles = np.ascontiguousarray(tiles.reshape(-1, _width, numbers.shape[1]).transpose(0, 2, 1))
+    return _Side(np.ascontiguousarray(x[order]), labels[order], order, centres[order], tiles)
+
+# %% ../nbs/lib/02_separation.ipynb #15db9c53
+@_compiled
+def _reach(best, bound):
+    "The largest bound that a pair at distance `best` can have."
+    reach = (sqrt(best) if bound.p == 2 else best) * bound.scale + bound.slack
+    return reach * reach if bound.q == 2 else reach
+
+# %% ../nbs/lib/02_separation.ipynb #5bc472dd
+@_compiled
+def _add(bounds, tile, lane, other, first, stop, q):
+    "Let the numbers from `first` to `stop` join 64 bounds: those of point `lane` of `tile` against those of `other`."
+    for f in range(first, stop):
+        mine, theirs, narrow = tile[f, lane], other[f], type(bounds[0])
+        for k in range(_width):
+            gap = narrow(max(theirs[k], mine) - min(theirs[k], mine))
+            if q == 1: bounds[k] += gap
+            elif q == 2: bounds[k] += gap * gap
+            else: bounds[k] = max(bounds[k], gap)
+
+@_compiled
+def _any_within(bounds, limit):
+    "Whether one of 64 bounds is at most `limit`."
+    count = np.int32(0)
+    for k in range(_width): count = np.int32(count + np.int32(bounds[k] <= limit))
+    return count > 0
+
+# %% ../nbs/lib/02_separation.ipynb #07d208bf
+@_compiled
+def _screen(tile, lane, other, levels, q, limit, bounds):
+    "Fill in the bounds from point `lane` of `tile` to the 64 of `other`. False as soon as all of one level exceed `limit`."
+    first = 0
+    for last in levels:
+        bounds[:] = 0
+        while first < last:
+            stop = min(first + 8, last)
+            _add(bounds, tile, lane, other, first, stop, q)
+            if not _any_within(bounds, limit): return False
+            first = stop
+    return True
+
+# %% ../nbs/lib/02_separation.ipynb #ebd66509
+@_compiled
+def _piece(u, v, p, limit):
+    "Sum of |u - v| for L1, of its square for L2; for other norms the number of differences above `limit`. Computed in the type of `limit`."
+    wide = type(limit)
+    total = wide(0)
+    for k in range(u.size):
+        gap = wide(abs(wide(wide(u[k]) - wide(v[k]))))
+        if p == 1: total = wide(total + gap)
+        elif p == 2: total = wide(total + wide(gap * gap))
+        else: total = wide(total + wide(gap > limit))
+    return total
+
+# %% ../nbs/lib/02_separation.ipynb #f2893dd1
+@_compiled
+def _general_distance(u, v, p):
+    "Lp distance for any p. Dividing by the largest difference keeps the powers within the range of floats."
+    largest, power = 0., 0.
+    for k in range(u.size): largest = max(largest, abs(np.float64(u[k]) - np.float64(v[k])))
+    if p == inf or largest == 0: return largest
+    for k in range(u.size): power += (abs(np.float64(u[k]) - np.float64(v[k])) / largest)**p
+    return largest * power**(1/p)
+
+# %% ../nbs/lib/02_separation.ipynb #573ad261
+@_compiled
+def _distance(u, v, p, limit, top):
+    "Lp distance, its square for L2; inf once it is certain to exceed `limit`. `top` is the largest number of the type to compute in."
+    narrow, added = type(top)(min(limit, top)), p == 1 or p == 2
+    total = 0.
+    for c in range(0, u.size, 512):
+        total += _piece(u[c:c+512], v[c:c+512], p, narrow)
+        if total > (limit if added else 0.): return inf
+    return total if added else _general_distance(u, v, p)
+
+# %% ../nbs/lib/02_separation.ipynb #0c4da311
+class _Task(NamedTuple):
+    "What a search needs."
+    mine: _Side
+    theirs: _Side
+    half: bool # the closest pair within one set is sought: meet each pair of tiles once
+    levels: np.ndarray # the numbers at which each level ends
+    bound: _Bound
+    top: float # largest number of the type that distances are computed in
+
+class _Found(NamedTuple):
+    "The best so far."
+    distance: np.ndarray # (1,) or (n,), inf at first
+    pair: np.ndarray # (1, 2) or (n, 2) rows in the data, -1 at first
+    shared: np.ndarray # (1,) smallest distance known to any thread, inf if each point has its own
+
+# %% ../nbs/lib/02_separation.ipynb #ab805207
+@_compiled
+def _best(found, i):
+    "The distance that a pair of row `i` has to beat."
+    return min(found.distance[i % len(found.distance)], found.shared[0])
+
+@_compiled
+def _keep(found, i, j, distance, half):
+    "Keep the pair of rows `i` and `j` if it is closer than the best, or as close and earlier in the data."
+    slot, pair = i % len(found.distance), (j, i) if half and j < i else (i, j)
+    if distance > found.distance[slot]: return
+    if distance == found.distance[slot] and pair > (found.pair[slot, 0], found.pair[slot, 1]): return
+    found.distance[slot] = distance
+    found.pair[slot, 0], found.pair[slot, 1] = pair
+    if len(found.distance) == 1: found.shared[0] = min(found.shared[0], distance)
+
+# %% ../nbs/lib/02_separation.ipynb #4110ec46
+@_compiled
+def _compare(task, found, a, b, bounds):
+    "Compare tile `a` of one side with tile `b` of the other. `bounds` is room for 64 of them."
+    mine, theirs, (p, q) = task.mine, task.theirs, task.bound[:2]
+    narrow, most = type(bounds[0]), 255. if q == inf else 1e38
+    for s in range(a * _width, min((a+1) * _width, len(mine.rows))):
+        i = mine.number[s]
+        limit = narrow(min(_reach(_best(found, i), task.bound), most))
+        if not _screen(mine.tiles[a], s - a * _width, theirs.tiles[b], task.levels, q, limit, bounds): continue
+        for t in range(b * _width, min((b+1) * _width, len(theirs.rows))):
+            if bounds[t - b * _width] > limit or mine.labels[s] == theirs.labels[t]: continue
+            distance = _distance(mine.rows[s], theirs.rows[t], p, _best(found, i), task.top)
+            _keep(found, i, theirs.number[t], distance, task.half)
+            limit = narrow(min(_reach(_best(found, i), task.bound), most))
+
+# %% ../nbs/lib/02_separation.ipynb #72d4aab9
+@_compiled
+def _beyond(task, found, a, b, step):
+    "Whether tile `b` and all tiles further in direction `step` are out of reach for tile `a`."
+    mine, theirs, worst = task.mine.centres, task.theirs.centres, 0.
+    stop, stop2 = min((a+1) * _width, len(mine)), min((b+1) * _width, len(theirs))
+    gap = theirs[b * _width] - mine[stop - 1] if step > 0 else mine[a * _width] - theirs[stop2 - 1]
+    if gap <= 0: return False
+    for i in task.mine.number[a * _width:stop]: worst = max(worst, _best(found, i))
+    return (gap * gap if task.bound.q == 2 else gap) > _reach(worst, task.bound)
+
+# %% ../nbs/lib/02_separation.ipynb #ea90cd58
+@_compiled
+def _scan(task, found, todo):
+    "Compare the tiles `todo` of one side with all of the other that are within reach."
+    bounds = np.empty(_width, task.mine.tiles.dtype)
+    for a in todo:
+        middle = a if task.half else np.searchsorted(task.theirs.centres, task.mine.centres[a * _width]) // _width
+        for b, step in (middle, 1), (middle - 1, -1):
+            while 0 <= b < len(task.theirs.tiles) and not (task.half and step < 0) and not _beyond(task, found, a, b, step):
+                _compare(task, found, a, b, bounds)
+                b += step
+
+# %% ../nbs/lib/02_separation.ipynb #681eadfa
 def _points(
-    x: np.ndarray, # (n, ...) bytes or floats
+    x: np.ndarray, # (n, ...) bytes or other numbers
     argument: str, # the name to use in the error
-) -> np.ndarray: # (n, d) uint8 or float64
-    "Points as rows, in bytes where that loses nothing. Raises ValueError for no values, NaN or infinity."
+) -> np.ndarray: # (n, ...) uint8, float32 or float64
+    "Check one set of points. TypeError if they are no numbers; ValueError for no values, NaN or infinity."
     x = np.asarray(x)
     if x.ndim < 2 or x.size == 0: raise ValueError(f"{argument} must hold points of shape (n, ...) with at least one value each, not {x.shape}")
     if x.dtype.kind not in "buif": raise TypeError(f"{argument} must hold numbers, not {x.dtype}")
-    x = x.reshape(len(x), -1)
-    if x.dtype == np.uint8: return x
-    if not np.isfinite(x).all(): raise ValueError(f"{argument} must be finite, but holds NaN or infinity")
-    return x.astype(np.float64)
+    if x.dtype not in (np.uint8, np.float32, np.float64) or not x.dtype.isnative: x = x.astype(np.float64)
+    if not float(x.max()) - float(x.min()) < 1e150: raise ValueError(f"{argument} must be finite and span less than 1e150, but holds NaN, infinity or more")
+    return x
 
+# %% ../nbs/lib/02_separation.ipynb #d04f8504
 def _to_bytes(
-    x: np.ndarray, # (n, d) floats
-): # (n, d) uint8, or None if a value is no whole 255th
+    x: np.ndarray, # (n, ...) floats
+): # (n, ...) uint8, or None if a value is no whole 255th
     "The bytes of which `x` is the float32 or float64 quotient by 255."
-    parts = []
-    for part in np.array_split(x, max(1, x.size // 2**24)):
+    whole = np.empty(x.shape, np.uint8)
+    for start in range(0, len(x), 1000):
+        part = x[start:start+1000]
         if part.min() < 0 or part.max() > 1: return None
-        whole = np.rint(part * 255).astype(np.uint8)
-        if not np.array_equal(whole / 255, part) and not np.array_equal((whole / np.float32(255)).astype(np.float32), part): return None
-        parts.append(whole)
-    return np.concatenate(parts)
+        whole[start:start+1000] = np.rint(part * 255)
+        if not np.array_equal(whole[start:start+1000] / x.dtype.type(255), part): return None
+    return whole
 
-# %% ../nbs/lib/02_separation.ipynb #8a1c2c2d
-def _prepare(x, y, p, other): # ((x1, labels), (x2, labels), unit): rows in one unit, labels as whole numbers
+# %% ../nbs/lib/02_separation.ipynb #9dba7c70
+def _one_unit(points: list) -> list:
+    "The same points, all as bytes or all as floats of one type."
+    kinds = {x.dtype.type for x in points}
+    if kinds == {np.uint8}: return points
+    if np.uint8 in kinds: raise TypeError("x and other[0] must both be bytes (uint8) or both be floats, or their units differ")
+    whole = [_to_bytes(x) for x in points]
+    if all(w is not None for w in whole): return whole
+    return points if len(kinds) == 1 else [x.astype(np.float64) for x in points]
+
+# %% ../nbs/lib/02_separation.ipynb #9f5104f1
+def _class_numbers(labels: list) -> list:
+    "The same labels, as numbers of their classes. ValueError if there is only one."
+    classes, numbers = np.unique(np.concatenate(labels), return_inverse=True)
+    if len(classes) < 2: raise ValueError(f"y must hold at least two classes, but every label is {classes.tolist()[0]!r}")
+    return np.split(numbers.astype(np.int64), [len(labels[0])])
+
+# %% ../nbs/lib/02_separation.ipynb #1c4a05d9
+def _prepare(x, y, p, other) -> list: # [(points, class numbers)], and the same of other if that is given
     "Check what both public functions take; their docstrings name the errors."
     if not p >= 1: raise ValueError(f"p must be at least 1 (or inf), not {p!r}")
-    sets = {"x": (x, "y", y)} if other is None else {"x": (x, "y", y), "other[0]": (other[0], "other[1]", other[1])}
-    xs, ys = [], []
-    for argument, (points, label_argument, labels) in sets.items():
-        xs.append(_points(points, argument))
-        ys.append(np.asarray(labels))
-        if ys[-1].shape != (len(xs[-1]),): raise ValueError(f"{label_argument} must have shape ({len(xs[-1])},), one label a point, not {ys[-1].shape}")
-    if xs[0].shape[1] != xs[-1].shape[1]: raise ValueError(f"x has {xs[0].shape[1]} values a point, but other[0] has {xs[1].shape[1]}")
-    if (xs[0].dtype == np.uint8) != (xs[-1].dtype == np.uint8):
-        raise TypeError("x and other[0] must both be bytes (uint8) or both be floats, or their units differ")
-    if other is None and len(xs[0]) < 2: raise ValueError(f"x must hold at least 2 points, not {len(xs[0])}")
-    classes, numbers = np.unique(np.concatenate(ys), return_inverse=True)
-    if len(classes) < 2: raise ValueError(f"y must hold at least two classes, but every label is {classes.tolist()[0]!r}")
-    if xs[0].dtype != np.uint8:
-        whole = [_to_bytes(points) for points in xs]
-        if all(w is not None for w in whole): xs = whole
-    unit = 255 if xs[0].dtype == np.uint8 else 1
-    numbers = numbers.astype(np.int64)
-    return (xs[0], numbers[:len(xs[0])]), (xs[-1], numbers[len(numbers) - len(xs[-1]):]), unit
+    given = [("x", x, "y", y)] + ([] if other is None else [("other[0]", other[0], "other[1]", other[1])])
+    points, labels = [_points(x, name) for name, x, *_ in given], [np.asarray(y) for *_, y in given]
+    for a, b, (_, _, name, _) in zip(points, labels, given):
+        if b.shape != a.shape[:1]: raise ValueError(f"{name} must have shape ({len(a)},), one label a point, not {b.shape}")
+    d, d2 = points[0][0].size, points[-1][0].size
+    if d != d2: raise ValueError(f"x has {d} values a point, but other[0] has {d2}")
+    if other is None and len(x) < 2: raise ValueError(f"x must hold at least 2 points, not {len(x)}")
+    return list(zip(_one_unit(points), _class_numbers(labels)))
 
-# %% ../nbs/lib/02_separation.ipynb #4d3a238d
-def _key_norm(
-    p: float, # the norm that is asked for
-    d: int, # values a point
-) -> tuple: # (q, factor) with |v|_p >= factor |v|_q
-    "The norm in which the keys are compared."
-    q = 1 if p < 2 else 2 if p < 10 else np.inf
-    return q, 1. if q == np.inf else d**(1/p - 1/q)
+# %% ../nbs/lib/02_separation.ipynb #3d52801f
+def _task(
+    sets: list, # one or two times (n, ...) points and (n,) class numbers
+    p: float, # the norm
+    single: bool, # only the closest pair is sought
+    pool: ThreadPoolExecutor, # to share the work
+) -> _Task:
+    "Pack the sets for the search."
+    images, shape = sets[0][0].dtype == np.uint8, sets[0][0].shape[1:]
+    low, high = (0., 255.) if images else (float(min(x.min() for x, _ in sets)), float(max(x.max() for x, _ in sets)))
+    bound = _bound(p, prod(shape), low, high, images)
+    layout = _layout(shape, bound.q)
+    sides = [_pack(x.reshape(len(x), -1), labels, layout, bound, pool) for x, labels in sets]
+    top = np.int32(2**31 - 1) if images else np.float64(inf)
+    return _Task(sides[0], sides[-1], single and len(sides) == 1, np.cumsum(layout.runs), bound, top)
 
-# %% ../nbs/lib/02_separation.ipynb #66db763f
-def _telling_columns(
-    sample: np.ndarray, # (n, d) centred
-    size: int, # how many at most
-) -> np.ndarray: # (size,) column numbers
-    "The column that varies most, then the one that varies most once what the first says is taken out, and so on (pivoted Gram-Schmidt)."
-    chosen = []
-    for _ in range(size):
-        squares = np.einsum("ij,ij->j", sample, sample)
-        chosen.append(squares.argmax())
-        if squares.max() == 0: break
-        direction = sample[:, chosen[-1]] / squares.max()**.5
-        sample = sample - np.outer(direction, direction @ sample)
-    return np.unique(chosen)
-
-# %% ../nbs/lib/02_separation.ipynb #54fea91f
-def _keys(
-    a: np.ndarray, # (n1, d)
-    b: np.ndarray, # (n2, d)
-    q: float, # 1, 2 or inf
-    size: int, # values a key
-) -> tuple: # (n1, size) and (n2, size), bytes for L-inf of bytes, else float32
-    "Keys whose distance in the q-norm is never more than that of their points."
-    from scipy.linalg import eigh, qr
-    spread = [x[np.unique(np.linspace(0, len(x) - 1, 300).astype(int))] for x in ((a,) if b is a else (a, b))]
-    sample = np.concatenate(spread).astype(np.float64)
-    middle = sample.mean(0)
-    size = min(size, a.shape[1])
-    if q == np.inf: chosen = _telling_columns(sample - middle, size)
-    elif q == 1: starts = np.linspace(0, a.shape[1], size, endpoint=False).astype(int)
-    else:
-        sample -= middle
-        directions = qr(sample.T @ eigh(sample @ sample.T)[1][:, -size:], mode="economic")[0]
-    def key(rows):
-        if q == np.inf: return rows[:, chosen] if rows.dtype == np.uint8 else rows[:, chosen] - middle[chosen]
-        return np.add.reduceat(rows - middle, starts, 1) if q == 1 else (rows - middle) @ directions
-    def keys(x):
-        parts = [key(part) for part in np.array_split(x, max(1, x.size // 2**22))]
-        return np.concatenate([part if part.dtype == np.uint8 else part.astype(np.float32) for part in parts])
-    first = keys(a)
-    return first, first if b is a else keys(b)
-
-# %% ../nbs/lib/02_separation.ipynb #34d83dc8
-def _compiled(function): # a function of arrays and numbers
-    "Compile with numba at the first call; without the interpreter's lock, so that threads run side by side."
-    lock = Lock()
-    @cache
-    def compiler():
-        import numba
-        return numba.njit(nogil=True, fastmath={"reassoc", "nsz", "nnan"}, cache=Path(function.__code__.co_filename).exists())(function)
-    @wraps(function)
-    def call(*arguments):
-        with lock: kernel = compiler()
-        return kernel(*arguments)
-    return call
-
-@_compiled
-def _compare_keys(a, b, skip, largest, out): # a (n1, m), b (m, skip + n2), out (n1, n2): the largest difference, or else their sum
-    kind = a.dtype.type
-    for i in range(len(a)):
-        for start in range(0, out.shape[1], 1024):
-            row = out[i, start:start + 1024]
-            row[:] = 0
-            for k in range(len(b)):
-                u, values = a[i, k], b[k, skip + start:skip + start + 1024]
-                if largest:
-                    for j in range(len(row)):
-                        gap = kind(u - values[j] if u > values[j] else values[j] - u)
-                        row[j] = gap if gap > row[j] else row[j]
-                else:
-                    for j in range(len(row)): row[j] += kind(u - values[j] if u > values[j] else values[j] - u)
-
-def _sides(
-    keys: np.ndarray, # (n1, size)
-    others: np.ndarray, # (n2, size)
-    q: float, # 1, 2 or inf
-) -> tuple: # (n1, m) and (m, n2)
-    "Both sets of keys, laid out for `_bounds`; for q = 2 with two more values, so that the product is the squared distance."
-    if q != 2: return keys, np.ascontiguousarray(others.T)
-    squares, ones = [(k * k).sum(1) for k in (keys, others)], [np.ones(len(k), k.dtype) for k in (keys, others)]
-    return np.column_stack([-2 * keys, squares[0], ones[0]]), np.vstack([others.T, ones[1], squares[1]])
-
-def _bounds(
-    a: np.ndarray, # (n1, m) some rows of one side
-    b: np.ndarray, # (m, n) the other side
-    q: float, # 1, 2 or inf
-    skip: int = 0, # columns left out
-) -> np.ndarray: # (n1, n - skip), squared for q = 2
-    "Lower bounds of the distances."
-    if q == 2: return a @ b[:, skip:]
-    out = np.empty((len(a), b.shape[1] - skip), a.dtype)
-    _compare_keys(a, b, skip, q == np.inf, out)
-    return out
-
-# %% ../nbs/lib/02_separation.ipynb #86fcdde8
-@_compiled
-def _measure(lower, a, labels_a, b, labels_b, p, scale, power, slack, shared, limit, sums, distance, nearest):
-    "Fill in each row's least distance to another label (its p-th power for p = 1 or 2) and where it is; no entry if it exceeds a shared limit."
-    kind, wide, d, step = a.dtype.type, sums.dtype.type, a.shape[1], 256
-    for i in range(len(a)):
-        best = limit[0] if shared else np.inf
-        first = -1
-        if best == np.inf:
-            for j in range(len(b)):
-                if labels_b[j] != labels_a[i] and (first < 0 or lower[i, j] < lower[i, first]): first = j
-        cut = scale * best**power * (1 + 1e-5) + slack
-        for turn in range(-1, len(b)):
-            j = first if turn < 0 else turn
-            if j < 0 or lower[i, j] > cut or labels_b[j] == labels_a[i]: continue
-            total = 0.
-            for start in range(0, d, step):
-                u, v = a[i, start:start + step], b[j, start:start + step]
-                if p == 1:
-                    part = wide(0)
-                    for k in range(len(u)): part = wide(part + kind(u[k] - v[k] if u[k] > v[k] else v[k] - u[k]))
-                    total += part
-                elif p == 2:
-                    part = wide(0)
-                    for k in range(len(u)):
-                        size = wide(kind(u[k] - v[k] if u[k] > v[k] else v[k] - u[k]))
-                        part = wide(part + wide(size * size))
-                    total += part
-                else:
-                    top = kind(0)
-                    for k in range(len(u)):
-                        gap = kind(u[k] - v[k] if u[k] > v[k] else v[k] - u[k])
-                        top = gap if gap > top else top
-                    total = max(total, float(top))
-                if total > best: break
-            if p > 1 and p != 2 and p != np.inf and 0 < total <= best:
-                top, powers = total, 0.
-                for k in range(d): powers += (float(max(a[i, k], b[j, k]) - min(a[i, k], b[j, k])) / top)**p
-                total = top * powers**(1 / p)
-            if total < best or (total == best and (nearest[i] < 0 or j < nearest[i])):
-                best, distance[i], nearest[i] = total, total, j
-                cut = scale * best**power * (1 + 1e-5) + slack
-                if shared and best < limit[0]: limit[0] = best
-
-# %% ../nbs/lib/02_separation.ipynb #0c28269c
+# %% ../nbs/lib/02_separation.ipynb #cafa3eef
 def _search(
-    one: tuple, # (n1, d) points and their labels
-    two: tuple, # the same of the points to compare with
-    p: float, # at least 1
-    shared: bool, # whether only the smallest distance of all is wanted
-) -> tuple: # (n1,) distances (inf: none, or beyond the smallest), and (n1,) rows of `two` (-1)
-    "Nearest points of another class, by bounds and exact distances."
-    (a, labels_a), (b, labels_b) = one, two
-    q, factor = _key_norm(p, a.shape[1])
-    keys, others = _keys(a, b, q, 64)
-    left, right = _sides(keys, others, q)
-    largest = max(float(abs(k.astype(np.float32)).max()) for k in (keys, others))
-    slack = 0. if keys.dtype == np.uint8 else 16 * keys.shape[1] * 6e-8 * (largest**2 * keys.shape[1] if q == 2 else largest)
-    scale, power = (factor**-2, 1. if p == 2 else 2.) if q == 2 else (1 / factor, 1.)
-    limit, distance, nearest = np.array([np.inf]), np.full(len(a), np.inf), np.full(len(a), -1)
-    sums = np.empty(0, np.float64 if a.dtype != np.uint8 else np.uint16 if p == 1 else np.int32)
-    size = min(64, max(1, 2**24 // len(b)))
-    def work(start):
-        rows, skip = slice(start, start + size), start if shared and a is b else 0
-        lower = _bounds(left[rows], right, q, skip)
-        _measure(lower, a[rows], labels_a[rows], b[skip:], labels_b[skip:], float(p), scale, power, slack, shared, limit, sums, distance[rows], nearest[rows])
-        nearest[rows] += np.where(nearest[rows] < 0, 0, skip)
-    with ThreadPoolExecutor(os.cpu_count()) as pool: list(pool.map(work, range(0, len(a), size)))
-    return distance**(1/p) if p in (1, 2) else distance, nearest
+    sets: list, # one or two times (n, ...) points and (n,) class numbers
+    p: float, # the norm
+    single: bool, # the closest pair only, or the nearest point of each
+) -> _Found:
+    "The smallest distances between points of different classes."
+    _compile()
+    shared = np.array([inf])
+    def nothing(n): return _Found(np.full(n, inf), np.full((n, 2), -1), shared)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        task, everyone = _task(sets, p, single, pool), nothing(len(sets[0][0]))
+        def scan(first):
+            found = nothing(1) if single else everyone
+            _scan(task, found, np.arange(first, min(first + 8, len(task.mine.tiles))))
+            return found
+        parts = list(pool.map(scan, range(0, len(task.mine.tiles), 8)))
+    return min(parts, key=lambda found: (found.distance[0], *found.pair[0])) if single else everyone
 
-# %% ../nbs/lib/02_separation.ipynb #47d8b6af
-def _search_tree(one: tuple, two: tuple, p: float) -> tuple: # as `_search`
-    "Nearest points of another class, by one k-d tree for each class [@maneewongvatana1999]."
-    from scipy.spatial import cKDTree
-    (a, labels_a), (b, labels_b) = one, two
-    distance, nearest = np.full(len(a), np.inf), np.full(len(a), -1)
-    for label in np.unique(labels_a):
-        rows, others = np.flatnonzero(labels_a == label), np.flatnonzero(labels_b != label)
-        if len(others) == 0: continue
-        distance[rows], found = cKDTree(b[others]).query(a[rows], p=p, workers=-1)
-        nearest[rows] = others[found]
-    return distance, nearest
+# %% ../nbs/lib/02_separation.ipynb #d7ff773c
+def _in_units(
+    found: _Found,
+    sets: list, # as in `_search`
+    p: float, # the norm
+) -> np.ndarray: # (n,) Lp distances, in the units of the data
+    "The distances of the pairs found."
+    (x, _), (x2, _) = sets[0], sets[-1]
+    if x.dtype == np.uint8: return (np.sqrt(found.distance) if p == 2 else found.distance) / 255
+    def distances(pair): return lp_norm((x[pair[:, 0]].astype(np.float64) - x2[pair[:, 1]].reshape(-1, *x.shape[1:])), p)
+    return np.concatenate([distances(pair) for pair in np.array_split(found.pair, 1 + len(found.pair) // 1000)])
 
-# %% ../nbs/lib/02_separation.ipynb #be7b0960
+# %% ../nbs/lib/02_separation.ipynb #e305c2b4
 class Separation(NamedTuple):
     "How far apart the classes are."
     distance: float # the smallest distance between points of different classes, 2r
     r: float # half of it: the eps_min of MSCR
-    pair: tuple # rows of the two points, in `x` and in `x` or `other`
+    pair: tuple # rows of the two points, in `x` and in `x` or `other`; the first such pair if several are as close
     classes: tuple # their labels
     p: float # the norm
 
+# %% ../nbs/lib/02_separation.ipynb #311413da
 def class_separation(
     x: np.ndarray, # (n, ...) uint8 in 0 to 255, or floats; images, or points of any dimension
     y: np.ndarray, # (n,) labels
-    p: float = np.inf, # which norm, at least 1
+    p: float = inf, # which norm, at least 1
     other: tuple = None, # (x2, y2): compare `x` with these points, e.g. test with training data, rather than with itself
 ) -> Separation: # distances in the unit of `x`; those of bytes in fractions of 255
     """The exact smallest distance between points of different classes (Siedel et al. 2022). Warns if two of them are equal. ValueError or
     TypeError for p < 1, one class, fewer than 2 points, NaN, or shapes and types that do not fit."""
-    one, two, unit = _prepare(x, y, p, other)
-    distance, nearest = _nearest(one, two, p, True)
-    i = int(distance.argmin())
-    pair, (_, labels) = (i, int(nearest[i])), (x, y) if other is None else other
-    classes = np.asarray(y)[i].item(), np.asarray(labels)[pair[1]].item()
-    found = Separation(float(distance[i] / unit), float(distance[i] / unit / 2), pair, classes, p)
-    if found.distance == 0:
-        warnings.warn(f"x[{pair[0]}] and {'x' if other is None else 'other[0]'}[{pair[1]}] are equal, but their classes are "
-                      f"{classes[0]!r} and {classes[1]!r}; r is 0", stacklevel=2)
-    return found
+    sets = _prepare(x, y, p, other)
+    found = _search(sets, p, single=True)
+    distance, (i, j) = float(_in_units(found, sets, p)[0]), found.pair[0].tolist()
+    classes = np.asarray(y)[i].item(), np.asarray(y if other is None else other[1])[j].item()
+    if distance == 0:
+        warnings.warn(f"x[{i}] and {'x' if other is None else 'other[0]'}[{j}] are equal, but their classes are {classes[0]!r} and {classes[1]!r}; r is 0", stacklevel=2)
+    return Separation(distance, distance / 2, (i, j), classes, p)
 
-def _nearest(one, two, p, shared): # as `_search`
-    "By tree in few dimensions, else by bounds."
-    return _search_tree(one, two, p) if one[0].shape[1] <= 8 else _search(one, two, p, shared)
-
-# %% ../nbs/lib/02_separation.ipynb #26e2112b
+# %% ../nbs/lib/02_separation.ipynb #40c0dd83
 class Nearest(NamedTuple):
     "Each point's nearest point of another class."
     distance: np.ndarray # (n,) float64
-    row: np.ndarray # (n,) int64, where it stands in `x` or `other`
+    row: np.ndarray # (n,) int64, where it stands in `x` or `other`; the first if several are as near
 
+# %% ../nbs/lib/02_separation.ipynb #4a3a41da
 def nearest_opposite(
     x: np.ndarray, # (n, ...) uint8 in 0 to 255, or floats
     y: np.ndarray, # (n,) labels
-    p: float = np.inf, # which norm, at least 1
+    p: float = inf, # which norm, at least 1
     other: tuple = None, # (x2, y2): look among these points rather than in `x`
 ) -> Nearest: # distances in the unit of `x`; those of bytes in fractions of 255
     "Each point's exact distance to the nearest point of another class. Errors as in `class_separation`, and ValueError if some point has none."
-    one, two, unit = _prepare(x, y, p, other)
-    distance, row = _nearest(one, two, p, False)
-    if (row < 0).any():
-        raise ValueError(f"other must hold a point of another class for each point of x, but those of class {np.asarray(y)[row < 0].tolist()[0]!r} have none")
-    return Nearest(distance / unit, row)
+    sets = _prepare(x, y, p, other)
+    found = _search(sets, p, single=False)
+    alone = found.pair[:, 0] < 0
+    if alone.any(): raise ValueError(f"other must hold a point of another class for each point of x, but those of class {np.asarray(y)[alone].tolist()[0]!r} have none")
+    return Nearest(_in_units(found, sets, p), found.pair[:, 1])

@@ -3,8 +3,9 @@ import csv, io, os, subprocess, sys, warnings
 from pathlib import Path
 import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
 from scipy.spatial.distance import cdist
-from robustness_nb.separation import _search, class_separation, nearest_opposite
+from robustness_nb.separation import class_separation, nearest_opposite
 
 DATA = os.environ.get("ROBUSTNESS_NB_DATA")
 needs_data = pytest.mark.skipif(not DATA, reason="needs ROBUSTNESS_NB_DATA, a folder with mscr2d and cifar10")
@@ -47,16 +48,88 @@ def test_extremes_do_not_overflow(p):
     x[1] = 255
     assert class_separation(x, [0, 1], p).distance == pytest.approx(3072 ** (1/p) if p < np.inf else 1)
 
-def test_few_points_constant_columns_and_ties():
+def points_of(kind, n, shape, rng): # drawn apart, in clusters, far from zero, or on a coarse grid with many ties
+    x = rng.random((n, *shape))
+    if kind == "clusters": return .001 * x + rng.random((4, *shape))[rng.integers(0, 4, n)]
+    if kind == "far": return x + 1e3
+    if kind == "grid": return np.floor(4 * x) / 4
+    if kind == "bytes": return (255.99 * x).astype(np.uint8)
+    if kind == "byte grid": return (255.99 * x).astype(np.uint8) // 100 * 100
+    return x
+
+SHAPES = st.one_of(st.tuples(st.integers(1, 40)), st.tuples(st.integers(1, 2), st.integers(1, 5), st.integers(1, 4)), st.just((3, 16, 16)))
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from(["floats", "clusters", "far", "grid", "bytes", "byte grid"]), SHAPES, st.integers(2, 200), st.integers(0, 150),
+       st.integers(2, 4), st.sampled_from([1, 1.5, 2, 3, np.inf]), st.sampled_from([np.float32, np.float64]))
+def test_any_problem_as_brute_force(seed, kind, shape, n, n2, classes, p, dtype):
+    rng = np.random.default_rng(seed)
+    every = points_of(kind, n + n2, shape, rng)
+    if every.dtype != np.uint8: every = every.astype(dtype)
+    labels = rng.integers(0, classes, n + n2)
+    labels[:2] = 0, 1
+    x, y, other = every[:n], labels[:n], (every[n:], labels[n:]) if n2 else None
+    exact = p in METRICS and kind in ("grid", "bytes", "byte grid")
+    unit = 255 if x.dtype == np.uint8 else 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore") # equal points
+        found = class_separation(x, y, p, other)
+    expected = brute(x, y, p, other)
+    closest = dict(rel=1e-9, abs=1e-11 * float(x.max()))
+    assert found.distance * unit == pytest.approx(expected.min(), **closest) and expected[found.pair] == pytest.approx(expected.min(), **closest)
+    if exact: assert found.pair == np.unravel_index(expected.argmin(), expected.shape)
+    some = np.isfinite(expected).any(1)
+    nearest, expected = nearest_opposite(x[some], y[some], p, other), expected[some]
+    np.testing.assert_allclose(nearest.distance * unit, expected.min(1), rtol=closest["rel"], atol=closest["abs"])
+    np.testing.assert_allclose(expected[np.arange(len(expected)), nearest.row], expected.min(1), rtol=closest["rel"], atol=closest["abs"])
+    if exact: np.testing.assert_array_equal(nearest.row, expected.argmin(1))
+
+def test_constant_columns_and_ties():
     x = np.ones((4, 20))
     x[2:, 3] = 2
-    assert _search((x, np.array([0, 0, 1, 1])), (x, np.array([0, 0, 1, 1])), np.inf, True)[0].min() == 1
-    assert class_separation(x, [0, 0, 1, 1], 2).pair == class_separation(x, [0, 0, 1, 1], 1).pair == (0, 2)
+    for p in METRICS: assert class_separation(x, [0, 0, 1, 1], p)[2:4] == ((0, 2), (0, 1))
 
 def test_same_answer_whatever_the_threads():
     rng = np.random.default_rng(2)
     x, y = rng.integers(0, 8, (600, 30), np.uint8), rng.integers(0, 2, 600)
     assert len({class_separation(x, y, p=1) for _ in range(5)}) == 1
+
+def test_one_thread(monkeypatch):
+    x, y = np.random.default_rng(2).random((600, 30)), np.arange(600) % 2
+    expected = class_separation(x, y), nearest_opposite(x, y).row.tolist()
+    for count in 1, None:
+        monkeypatch.setattr(os, "cpu_count", lambda: count)  # noqa: B023
+        assert (class_separation(x, y), nearest_opposite(x, y).row.tolist()) == expected
+
+@pytest.mark.parametrize("kind", ["images", "floats"])
+@pytest.mark.parametrize("p", [1, 1.5, 2, 3, 12, np.inf])
+def test_large_points_and_many_tiles(kind, p):
+    "More values than a piece of 512 and more numbers than one level; near-copies, so that bounds are put to the test."
+    rng = np.random.default_rng(3)
+    x = rng.integers(0, 256, (8, 3, 18, 18))[rng.integers(0, 8, 250)] + rng.integers(-9, 10, (250, 3, 18, 18))
+    x = np.clip(x, 0, 255).astype(np.uint8) if kind == "images" else 1e-3 * x.astype(np.float32) - 7
+    y, unit = rng.integers(0, 3, 250), 255 if kind == "images" else 1
+    expected = brute(x, y, p) / unit
+    np.testing.assert_allclose(nearest_opposite(x, y, p).distance, expected.min(1), rtol=1e-9)
+    assert class_separation(x, y, p).distance == pytest.approx(expected.min(), rel=1e-9)
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e30, 1e140])
+def test_any_unit(scale):
+    x, y = np.random.default_rng(2).random((100, 5)), np.arange(100) % 2
+    for p in METRICS:
+        if scale < 1e-150 and p == 2: continue # squares would underflow
+        assert class_separation(x * scale, y, p).pair == class_separation(x, y, p).pair
+
+def test_float32_near_its_limits():
+    x = np.array([[-3e38, 0], [3e38, 0], [3e38, 1e38], [-3e38, 2e38]], np.float32)
+    assert class_separation(x, [0, 1, 0, 1]).pair == (1, 2)
+
+def test_memory_layouts():
+    x, y = np.random.default_rng(2).random((200, 3, 8, 8)), np.arange(200) % 3
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    for same in np.asfortranarray(x), np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1), frozen, x.astype(">f8"):
+        assert class_separation(same, y, 2) == class_separation(x, y, 2)
 
 @pytest.mark.parametrize("d", [2, 40])
 def test_equal_points_warn(d):
