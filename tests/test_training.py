@@ -4,7 +4,7 @@ from math import inf
 from types import SimpleNamespace
 import numpy as np
 import pytest
-from scipy.stats import kstest
+from scipy.stats import beta, kstest
 from robustness_nb.datasets import Dataset
 from robustness_nb.models import adapt, resnet9, wide_resnet
 
@@ -40,11 +40,7 @@ def radii(v, p): # p-norms, divided by the largest coordinate first
 def test_noise_fills_the_ball(p, d):
     v = noisy(torch.full((3000, d), .5, dtype=torch.float64), .4, p, generator(d)) - .5
     assert radii(v, p).max() <= .4 * (1 + 1e-6) and kstest((radii(v, p) / .4)**d, "uniform").pvalue > 1e-3
-    assert kstest(np.sign(v[:, 0]) * v[:, 0].abs(), lambda t: kstest_reference(t, p, d)).pvalue > 1e-3
-
-def kstest_reference(t, p, d): # distribution function of one coordinate of the uniform distribution in the ball of radius .4
-    from scipy.stats import beta
-    return .5 + np.sign(t) / 2 * beta.cdf(np.abs(t / .4)**p, 1/p, (d - 1) / p + 1)
+    assert kstest(v[:, 0].numpy() / .4, lambda t: .5 + np.sign(t) / 2 * beta.cdf(np.abs(t)**p, 1/p, (d - 1) / p + 1)).pvalue > 1e-3
 
 @pytest.mark.parametrize("value, eps", [(0, .2), (.1, .2), (.5, .1), (.95, .3), (1, 1)])
 def test_box_is_cut_before_it_is_filled(value, eps):
@@ -175,9 +171,7 @@ def test_nan_ends_the_run_at_once(tmp_path):
     net = initialise(lambda: FailsAfter(7), 1)
     with pytest.raises(FloatingPointError, match=r"epoch 2, by step 3 of 4, at learning rate 0\.0\d+"): trained(net=net, checkpoint=tmp_path / "c")
     assert net.calls == 7 and net.training
-    with pytest.raises(FloatingPointError, match="epoch 2"): trained(net=initialise(lambda: FailsAfter(1), 1), checkpoint=tmp_path / "d", lr=1.) if False else trained(
-        net=initialise(lambda: FailsAfter(5), 1), checkpoint=tmp_path / "d")
-    assert len(json.loads(metadata(tmp_path / "d")["history"])) == 1
+    assert len(json.loads(metadata(tmp_path / "c")["history"])) == 1
 
 BAD = [(dict(epochs=0), "epochs"), (dict(epochs=2.5), "epochs"), (dict(seed=-1), "seed"), (dict(batch_size=0), "batch_size"), (dict(batch_size=61), "from 1 to 60"),
        (dict(lr=-1), "lr"), (dict(lr=inf), "lr"), (dict(noise=-.1), "noise"), (dict(noise=float("nan")), "noise"), (dict(weight_decay=-1), "weight_decay"),
@@ -208,12 +202,11 @@ folder, when = sys.argv[1:]
 def die(*_): os.kill(os.getpid(), signal.SIGKILL)
 net = initialise(small, 1)
 if when == "step":
-    calls = iter(range(100))
-    net.register_forward_pre_hook(lambda *_: next(calls) == 10 and die())
+    calls = iter([lambda *_: None] * 10)
+    net.register_forward_pre_hook(lambda *_: next(calls, die)())
 if when == "write":
-    replaced = iter(range(9))
-    replace = os.replace
-    os.replace = lambda *names: die() if next(replaced) == 1 else replace(*names)
+    calls = iter([os.replace])
+    os.replace = lambda *names: next(calls, die)(*names)
 trained(net=net, checkpoint=folder + "/c.safetensors")
 save_weights(net, folder + "/w.safetensors")
 """
