@@ -270,7 +270,7 @@ def k_plot(
         fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=9)
     return fig
 
-# %% ../nbs/lib/10_plots.ipynb #d56e06e4
+# %% ../nbs/lib/10_plots.ipynb #000ec8ef
 def clean_mscr_plot(
     series: dict, # {name: dict(clean=..., mscr=..., labels=...)}, with clean_half and mscr_half where there are intervals; side="right" for labels on that side
     baseline: str = "0", # the label of the model that saw no noise
@@ -298,7 +298,7 @@ def clean_mscr_plot(
 def _shared_labels(ax, x, y, labels): # [(point, label)]; points next to each other that would hide each other's labels share one
     groups = []
     for point, label in zip(zip(x, y), labels):
-        if groups and np.abs(np.subtract(*ax.transData.transform([point, groups[-1][0]]))).max() < 12: groups[-1][1].append(label)
+        if groups and (np.abs(np.subtract(*ax.transData.transform([point, groups[-1][0]]))) < (30, 11)).all(): groups[-1][1].append(label)
         else: groups.append((point, [label]))
     return [(point, names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}") for point, names in groups]
 

@@ -55,7 +55,7 @@ def chance(
         for i in cuda: torch.cuda.default_generators[i].manual_seed(dropout)
         yield torch.Generator().manual_seed(order), torch.Generator(device).manual_seed(noise)
 
-# %% ../nbs/lib/07_training.ipynb #086d7aff
+# %% ../nbs/lib/07_training.ipynb #3099549f
 def crop_and_flip(
     images: torch.Tensor, # (n, channels, height, width), any dtype
     up: torch.Tensor, # (n,) int64: pixels that each image moves up, -crop ... crop
@@ -65,13 +65,12 @@ def crop_and_flip(
 ) -> torch.Tensor: # as `images`, with the channels last in memory
     "Move each image, with zeros where nothing was, and mirror some."
     n, _, height, width = images.shape
-    padded = F.pad(images, (crop,) * 4).permute(0, 2, 3, 1)
-    x, y, i = (torch.arange(size, device=images.device) for size in (width, height, n))
-    x = torch.where(flip[:, None], x.flip(0), x) + left[:, None] + crop
-    y = y + up[:, None] + crop
-    return padded[i[:, None, None], y[:, :, None], x[:, None]].permute(0, 3, 1, 2)
+    padded = F.pad(images.permute(0, 2, 3, 1), (0, 0) + (crop,) * 4)
+    windows = padded.unfold(1, height, 1).unfold(2, width, 1).permute(0, 1, 2, 4, 5, 3)
+    moved = windows[torch.arange(n, device=images.device), up + crop, left + crop]
+    return torch.where(flip[:, None, None, None], moved.flip(2), moved).permute(0, 3, 1, 2)
 
-# %% ../nbs/lib/07_training.ipynb #1b26a9ba
+# %% ../nbs/lib/07_training.ipynb #ff60c56f
 def noisy(
     x: torch.Tensor, # (n, ...) float32 in [0, 1]
     eps: float, # radius, at least 0
@@ -83,16 +82,16 @@ def noisy(
         u = torch.empty_like(x).uniform_(generator=generator)
         low, high = (x - eps).clamp_(min=0), (x + eps).clamp_(max=1)
         return high.sub_(low).mul_(u).add_(low)
-    each = -1, *[1] * (x.ndim - 1)
+    n, d, device = len(x), x[0].numel(), x.device
     if p == 2:
-        v = torch.empty_like(x).normal_(generator=generator)
-        v /= v.flatten(1).norm(dim=1).reshape(each)
+        v = torch.randn((n, d), generator=generator, device=device)
+        v /= v.norm(dim=1, keepdim=True)
     else:
-        u = torch.empty_like(x).uniform_(-1, 1, generator=generator)
+        u = torch.empty((n, d), device=device).uniform_(-1, 1, generator=generator)
         size = u.abs().clamp_(min=2.**-24).log_() + torch._standard_gamma(torch.full_like(u, 1 + 1/p), generator).log_() / p
-        v = (size - (torch.logsumexp(p * size.flatten(1), 1) / p).reshape(each)).exp_().copysign_(u)
-    radius = eps * torch.rand(len(x), generator=generator, device=x.device)**(1 / x[0].numel())
-    return (x + v * radius.reshape(each)).clamp_(0, 1)
+        v = (size - torch.logsumexp(p * size, 1, keepdim=True) / p).exp_().copysign_(u)
+    v *= eps * torch.rand((n, 1), generator=generator, device=device)**(1 / d)
+    return (x + v.reshape(x.shape)).clamp_(0, 1)
 
 # %% ../nbs/lib/07_training.ipynb #30de0416
 def batches(
