@@ -123,9 +123,11 @@ def test_an_output_folder_that_cannot_be_written(folder, project, tmp_path, no_k
 @pytest.mark.parametrize("name", experiments())
 @pytest.mark.parametrize("preset", ["quick", "laptop", "paper"])
 def test_every_preset_resolves(name, preset):
-    resolved, given = resolve(name, dict(preset=preset)), experiments()[name]["presets"][preset]
-    assert given.items() <= resolved.items() and None not in resolved.values()
-    assert resolved.keys() == read_parameters(name).keys() - {"preset", "rerun"}
+    resolved, given, known = resolve(name, dict(preset=preset)), experiments()[name]["presets"][preset], read_parameters(name)
+    def spelled(value): return list(range(*map(int, value.split(":")))) if re.fullmatch(r"\d+:\d+", str(value)) else value
+    assert {key: spelled(value) for key, value in given.items()}.items() <= resolved.items()
+    assert all(value is not None or known[key].kind.startswith("Optional[") and key not in given for key, value in resolved.items())
+    assert resolved.keys() == known.keys() - {"preset", "rerun"}
 
 
 @pytest.mark.parametrize("given, expected", [
