@@ -110,11 +110,11 @@ class Dataset:
         for part in self.x, self.y: digest.update(np.ascontiguousarray(part))
         return digest.hexdigest()
 
-# %% ../nbs/lib/01_datasets.ipynb #ebbf21e8
+# %% ../nbs/lib/01_datasets.ipynb #84f2d072
 def _check_dataset(data):
     "Raise TypeError or ValueError unless a Dataset keeps the contract."
-    for name in "x", "y":
-        if not isinstance(given := getattr(data, name), np.ndarray): raise TypeError(f"{name} must be a numpy array, not {type(given).__name__}")
+    for name, kinds in dict(x="float32, uint8 or (points) float64", y="int64").items():
+        if not isinstance(given := getattr(data, name), np.ndarray): raise TypeError(f"{name} must be a numpy array of {kinds}, not {type(given).__name__}")
     x, y = data.x, data.y
     if x.ndim == 2: check_points(x, "x")
     elif not (x.dtype == np.uint8 and x.ndim == 4 and x.size): check_images(x, "x")

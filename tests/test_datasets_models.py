@@ -65,7 +65,7 @@ BAD_DATA = {
     "above 1": (dict(x=pixel(2)), ValueError, ["x", "[0, 1]", "2"]),
     "below 0": (dict(x=pixel(-.5)), ValueError, ["x", "[0, 1]", "-0.5"]),
     "NaN": (dict(x=pixel(np.nan)), ValueError, ["x", "finite", "NaN"]),
-    "0 to 255": (dict(x=(X * 255).astype(np.uint8)), TypeError, ["x", "floats in [0, 1]", "uint8"]),
+    "0 to 255": (dict(x=(X * 255).astype(np.int64)), TypeError, ["x", "floats in [0, 1]", "int64"]),
     "float64": (dict(x=X.astype(float)), TypeError, ["x", "float32", "float64"]),
     "no channel axis": (dict(x=X[:, 0]), ValueError, ["x", "(n, channels, height, width)", "(4, 8, 8)"]),
     "empty": (dict(x=X[:0], y=Y[:0]), ValueError, ["x", "at least one image", "(0, 1, 8, 8)"]),
