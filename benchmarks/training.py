@@ -1,6 +1,6 @@
 """How fast `train` is: against a bare loop of the same net on batches that are ready, and against the usual DataLoader with torchvision's transforms.
 
-All are measured in one process, in turns, each the best of several; read the ratios, images per second depend on the machine.
+All are measured in one process, in turns; shown is the median of the turns. Read the ratios, images per second depend on the machine.
 """
 import argparse
 import time
@@ -46,7 +46,7 @@ def loader(x, y):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=20, help="batches in one measurement")
-    parser.add_argument("--rounds", type=int, default=7, help="measurements of each kind")
+    parser.add_argument("--rounds", type=int, default=9, help="measurements of each kind")
     parser.add_argument("--net", default="resnet9", choices=["resnet9", "wide_resnet"], help="ResNet-9 of width 16, or WRN-16-4")
     asked = parser.parse_args()
     device, n = torch.device("cuda" if torch.cuda.is_available() else "cpu"), BATCH * asked.steps
@@ -67,9 +67,9 @@ def main():
             started = time.perf_counter()
             work()
             if turn: seconds[name].append(time.perf_counter() - started)
-    bare = min(seconds["bare loop"])
+    bare = np.array(seconds["bare loop"])
     print(f"{asked.net}, {device}, {torch.get_num_threads()} threads, batches of {BATCH}\n{'':20}{'images/s':>10}{'of the bare loop':>18}")
-    for name, taken in seconds.items(): print(f"{name:20}{n / min(taken):10.0f}{bare / min(taken):18.3f}")
+    for name, taken in seconds.items(): print(f"{name:20}{n / np.median(taken):10.0f}{np.median(bare / taken):18.3f}")
 
 
 if __name__ == "__main__": main()
