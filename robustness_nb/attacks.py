@@ -332,18 +332,21 @@ class SimBA(Attack):
 
     def _move(self, model, images, aims, seed, numbers): return _simba(self, model, images, aims, seed, numbers)
 
-# %% ../nbs/lib/06_attacks.ipynb #9148c5d0
-def _scores(model): # a function from images to checked scores (n, classes)
-    from scipy.special import log_softmax
+# %% ../nbs/lib/06_attacks.ipynb #12aea987
+def _asking(model): # a function from images and classes to (the score of each image's class, the model's label)
+    from scipy.special import logsumexp
     torch, given = sys.modules.get("torch"), adapt(model)
     logits = torch and isinstance(model, torch.nn.Module)
     if not given.scores: raise TypeError("SimBA needs scores, but this model only predicts labels; give one with predict_proba, or a function from images to scores")
-    def scores(images):
+    def ask(images, classes):
         found = np.asarray(given.scores(images.copy()))
         if found.ndim != 2 or len(found) != len(images): raise ValueError(f"the model must return scores of shape ({len(images)}, classes), not {found.shape}")
         if not np.isfinite(found).all(): raise ValueError("the model returned scores that are NaN or infinite")
-        return log_softmax(found.astype(float), 1) if logits else found
-    return scores
+        _check_classes(classes, found.shape[1])
+        own = found[np.arange(len(found)), classes]
+        others = np.where(np.arange(found.shape[1]) == classes[:, None], -inf, found.astype(float))
+        return own - logsumexp(others, 1) if logits else own, found.argmax(1)
+    return ask
 
 # %% ../nbs/lib/06_attacks.ipynb #21d88ea3
 def _simba_steps(attack, shape, dtype): # how many directions there are, and a function from their numbers (k,) to steps (k, *shape)
@@ -370,24 +373,22 @@ def _simba_order(attack, directions, seed, numbers): # (n, k) numbers of directi
         raise ValueError(f"order must be numbers of directions, 0 to {directions - 1}")
     return np.tile(order, (len(numbers), 1))
 
-# %% ../nbs/lib/06_attacks.ipynb #5382b73c
+# %% ../nbs/lib/06_attacks.ipynb #754b2602
 def _simba(attack, model, images, aims, seed, numbers):
-    scores, (directions, step) = _scores(model), _simba_steps(attack, images.shape[1:], images.dtype)
+    ask, (directions, step) = _asking(model), _simba_steps(attack, images.shape[1:], images.dtype)
     _warn_units(attack.eps, inf if attack.basis == "pixel" else 2, attack.bounds, images[0].size)
-    order, x, first = _simba_order(attack, directions, seed, numbers), images.copy(), scores(images)
-    _check_classes(aims, first.shape[1])
-    best, queries, active = first[np.arange(len(x)), aims], np.ones(len(x), np.int64), np.arange(len(x))
+    order, x, (best, _) = _simba_order(attack, directions, seed, numbers), images.copy(), ask(images, aims)
+    queries, active = np.ones(len(x), np.int64), np.arange(len(x))
     for i in range(attack.max_iter):
         todo = active
         for side in -1, 1:
             if len(todo) == 0: break
             moved = _clip(x[todo] + side * step(order[todo, i % order.shape[1]]), attack.bounds)
-            found = scores(moved)
+            score, label = ask(moved, aims[todo])
             queries[todo] += 1
-            score = found[np.arange(len(todo)), aims[todo]]
             better = score > best[todo] if attack.targeted else score < best[todo]
             better &= (moved != x[todo]).reshape(len(todo), -1).any(1)
-            over = better & ((found.argmax(1) == aims[todo]) == attack.targeted)
+            over = better & ((label == aims[todo]) == attack.targeted)
             x[todo[better]], best[todo[better]] = moved[better], score[better]
             active, todo = np.setdiff1d(active, todo[over]), todo[~better]
     return x, queries
@@ -430,7 +431,7 @@ def _on_tensors(craft, name): # a function of (module, tensors) as one of arrays
             return _array(craft(module, x.contiguous(), y), x, images)
     return of_arrays
 
-# %% ../nbs/lib/06_attacks.ipynb #26db7da0
+# %% ../nbs/lib/06_attacks.ipynb #46ca3c05
 def _torchattacks(attack, name, **_):
     def craft(module, x, y):
         _same(attack.model, module, name)
@@ -440,7 +441,8 @@ def _torchattacks(attack, name, **_):
 def _autoattack(attack, name, **_):
     def craft(module, x, y):
         _same(attack.model, module, name)
-        return attack.run_standard_evaluation(x, y, bs=len(x))
+        found = attack.run_standard_evaluation(x, y)
+        return found[0] if isinstance(found, tuple) else found
     return _on_tensors(craft, name), False
 
 # %% ../nbs/lib/06_attacks.ipynb #8e3163cb
