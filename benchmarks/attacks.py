@@ -14,7 +14,7 @@ from robustness_nb.evaluation import evaluate_robustness, evaluation_curve
 from robustness_nb.models import adapt, fit, resnet9
 from robustness_nb.training import initialise, train
 
-EPS, STEPS, TRIES = 16 / 255, 20, 3
+EPS, STEPS, TRIES = .2, 20, 3
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -34,27 +34,33 @@ def large(data): # 8 x 8 pixels to 32 x 32
     return Dataset(f"large {data.name}", data.x.repeat(4, 2).repeat(4, 3), data.y, data.classes)
 
 
+def by_torchattacks(net, x, y):
+    import torchattacks as ta
+    return dict(FGSM=lambda: ta.FGSM(net, EPS)(x, y), PGD=lambda: ta.PGD(net, EPS, EPS / 4, STEPS, random_start=False)(x, y))
+
+
+def by_foolbox(net, x, y):
+    import foolbox as fb
+    model, pgd = fb.PyTorchModel(net, bounds=(0, 1), device=DEVICE), fb.attacks.LinfPGD(rel_stepsize=.25, steps=STEPS, random_start=False)
+    return dict(FGSM=lambda: fb.attacks.FGSM()(model, x, y, epsilons=EPS)[1], PGD=lambda: pgd(model, x, y, epsilons=EPS)[1])
+
+
+def by_art(net, x, y):
+    from art.attacks.evasion import FastGradientMethod, ProjectedGradientDescent
+    from art.estimators.classification import PyTorchClassifier
+    model = PyTorchClassifier(net, torch.nn.CrossEntropyLoss(), tuple(x.shape[1:]), 10, clip_values=(0, 1), device_type="gpu" if DEVICE == "cuda" else "cpu")
+    fgsm = FastGradientMethod(model, eps=EPS, batch_size=len(x))
+    pgd = ProjectedGradientDescent(model, eps=EPS, eps_step=EPS / 4, max_iter=STEPS, batch_size=len(x), verbose=False)
+    images, labels = x.cpu().numpy(), y.cpu().numpy()
+    return dict(FGSM=lambda: fgsm.generate(images, labels), PGD=lambda: pgd.generate(images, labels))
+
+
 def peers(net, x, y):
-    "{name: {attack: function that makes adversarial images}} of the libraries that are installed."
+    "{library: {attack: function that makes adversarial images}} for the libraries that are installed."
     found = {}
-    try:
-        import torchattacks as ta
-        found["torchattacks"] = dict(FGSM=lambda: ta.FGSM(net, EPS)(x, y), PGD=lambda: ta.PGD(net, EPS, EPS / 4, STEPS, random_start=False)(x, y))
-    except ImportError: print("torchattacks is not installed: no comparison with it")
-    try:
-        import foolbox as fb
-        model = fb.PyTorchModel(net, bounds=(0, 1), device=DEVICE)
-        pgd = fb.attacks.LinfPGD(rel_stepsize=.25, steps=STEPS, random_start=False)
-        found["Foolbox"] = dict(FGSM=lambda: fb.attacks.FGSM()(model, x, y, epsilons=EPS)[1], PGD=lambda: pgd(model, x, y, epsilons=EPS)[1])
-    except ImportError: print("Foolbox is not installed: no comparison with it")
-    try:
-        from art.attacks.evasion import FastGradientMethod, ProjectedGradientDescent
-        from art.estimators.classification import PyTorchClassifier
-        model = PyTorchClassifier(net, torch.nn.CrossEntropyLoss(), tuple(x.shape[1:]), 10, clip_values=(0, 1), device_type="gpu" if DEVICE == "cuda" else "cpu")
-        images, labels = x.cpu().numpy(), y.cpu().numpy()
-        pgd = ProjectedGradientDescent(model, eps=EPS, eps_step=EPS / 4, max_iter=STEPS, batch_size=len(x), verbose=False)
-        found["ART"] = dict(FGSM=lambda: FastGradientMethod(model, eps=EPS, batch_size=len(x)).generate(images, labels), PGD=lambda: pgd.generate(images, labels))
-    except ImportError: print("ART is not installed: no comparison with it")
+    for name, make in dict(torchattacks=by_torchattacks, Foolbox=by_foolbox, ART=by_art).items():
+        try: found[name] = make(net, x, y)
+        except ImportError: print(f"{name} is not installed: no comparison with it")
     return found
 
 
@@ -67,7 +73,7 @@ def compare(net, images, labels):
         for library, works in others.items():
             theirs = works[name]()
             differ = np.abs(made - (theirs.cpu().numpy() if torch.is_tensor(theirs) else theirs)).reshape(len(made), -1).max(1) > 1e-6
-            print(f"{name} and {library}: the same images, but for {differ.sum()} of {len(made)}")
+            print(f"{name} and {library}: {len(made) - differ.sum()} of {len(made)} adversarial images are the same")
         mine, *times = seconds(lambda: attack.perturb(net, images, labels), *(works[name] for works in others.values()))
         print(f"{name:5} of {len(x)} images: {1000 * mine:8.1f} ms; " + ", ".join(f"{library} {t / mine:.2f} x" for library, t in zip(others, times)))
     return others
@@ -118,7 +124,7 @@ def main():
         def pgd(): return robust(net, right, labels, others["torchattacks"]["PGD"]())
         t, = seconds(pgd)
         print(f"  and {t / a:.1f} x as fast as torchattacks, whose robust accuracy is {pgd():.2%}")
-        sizes = np.linspace(.005, .1, 20)
+        sizes = np.linspace(.01, .2, 20)
         x, y = torch.tensor(images, device=DEVICE), torch.tensor(labels, device=DEVICE)
         def one_by_one(): return [robust(net, right, labels, ta.FGSM(net, eps)(x, y)) for eps in sizes]
         curve, loop = seconds(lambda: evaluation_curve(net, FGSM, sizes, part), one_by_one)

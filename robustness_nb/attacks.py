@@ -26,18 +26,20 @@ class AttackResult(NamedTuple):
     success: np.ndarray # (n,) bool: the prediction is not the label or, if the attack is targeted, is the target
     queries: np.ndarray | None # (n,) int64: versions of this image that the model was shown, the final one apart; None: not counted
 
-# %% ../nbs/lib/06_attacks.ipynb #8f5f55fa
+# %% ../nbs/lib/06_attacks.ipynb #1174cf27
 def _check_images(images, bounds, project):
     images = np.ascontiguousarray(images)
     if images.dtype.kind != "f": raise TypeError(f"images must be floats, not {images.dtype}; divide 0-255 integers by 255")
     if images.ndim < 2 or images.size == 0: raise ValueError(f"images must have shape (n, ...) with at least one image, not {images.shape}")
-    if not np.isfinite(images).all(): raise ValueError("images must be finite, but hold NaN or infinity")
+    least, most = images.min(), images.max()
+    if not np.isfinite([least, most]).all(): raise ValueError("images must be finite, but hold NaN or infinity")
     if bounds is None: return images
     low, high = map(np.asarray, bounds)
     if not {low.shape, high.shape} <= {(), images.shape[1:]}:
         raise ValueError(f"bounds must be two numbers, or two arrays of an image's shape {images.shape[1:]}, not of shapes {low.shape} and {high.shape}")
-    if not project and ((images < low - 1e-6) | (images > high + 1e-6)).any():
-        raise ValueError(f"images must lie in the attack's bounds, but range from {images.min():.6g} to {images.max():.6g}; normalise them inside the model, or give other bounds")
+    inside = least >= low.max() - 1e-6 and most <= high.min() + 1e-6 or ((images >= low - 1e-6) & (images <= high + 1e-6)).all()
+    if not (inside or project):
+        raise ValueError(f"images must lie in the attack's bounds, but range from {least:.6g} to {most:.6g}; normalise them inside the model, or give other bounds")
     return images
 
 # %% ../nbs/lib/06_attacks.ipynb #dc42256f
@@ -184,8 +186,8 @@ def _unit(gradient, p): # zero stays zero
     rows = rows / rows.abs().amax(1, keepdim=True).clamp(min=1e-38)
     return (rows / rows.norm(p, dim=1, keepdim=True).clamp(min=1)).reshape(gradient.shape)
 
-# %% ../nbs/lib/06_attacks.ipynb #85663fe0
-def _clip(images, bounds): return images if bounds is None else np.clip(images, *bounds).astype(images.dtype)
+# %% ../nbs/lib/06_attacks.ipynb #b1a765ad
+def _clip(images, bounds): return images if bounds is None else np.clip(images, *bounds, out=images) # in place
 
 @dataclass(frozen=True, eq=False)
 class _Along(Attack): # a step in known directions
@@ -332,21 +334,22 @@ class SimBA(Attack):
 
     def _move(self, model, images, aims, seed, numbers): return _simba(self, model, images, aims, seed, numbers)
 
-# %% ../nbs/lib/06_attacks.ipynb #12aea987
-def _asking(model): # a function from images and classes to (the score of each image's class, the model's label)
+# %% ../nbs/lib/06_attacks.ipynb #9b7adee8
+def _asking(model): # a function from images and classes to (the score of each image's class, the model's label), and the largest difference that is rounding
     from scipy.special import logsumexp
     torch, given = sys.modules.get("torch"), adapt(model)
     logits = torch and isinstance(model, torch.nn.Module)
     if not given.scores: raise TypeError("SimBA needs scores, but this model only predicts labels; give one with predict_proba, or a function from images to scores")
     def ask(images, classes):
         found = np.asarray(given.scores(images.copy()))
+        found = found if found.dtype.kind == "f" else found.astype(float)
         if found.ndim != 2 or len(found) != len(images): raise ValueError(f"the model must return scores of shape ({len(images)}, classes), not {found.shape}")
         if not np.isfinite(found).all(): raise ValueError("the model returned scores that are NaN or infinite")
         _check_classes(classes, found.shape[1])
         own = found[np.arange(len(found)), classes]
-        others = np.where(np.arange(found.shape[1]) == classes[:, None], -inf, found.astype(float))
-        return own - logsumexp(others, 1) if logits else own, found.argmax(1)
-    return ask
+        others = np.where(np.arange(found.shape[1]) == classes[:, None], -inf, found)
+        return own - logsumexp(others.astype(float), 1) if logits else own, found.argmax(1)
+    return ask, 1e-5 if logits else 0
 
 # %% ../nbs/lib/06_attacks.ipynb #21d88ea3
 def _simba_steps(attack, shape, dtype): # how many directions there are, and a function from their numbers (k,) to steps (k, *shape)
@@ -373,9 +376,9 @@ def _simba_order(attack, directions, seed, numbers): # (n, k) numbers of directi
         raise ValueError(f"order must be numbers of directions, 0 to {directions - 1}")
     return np.tile(order, (len(numbers), 1))
 
-# %% ../nbs/lib/06_attacks.ipynb #754b2602
+# %% ../nbs/lib/06_attacks.ipynb #20c33c19
 def _simba(attack, model, images, aims, seed, numbers):
-    ask, (directions, step) = _asking(model), _simba_steps(attack, images.shape[1:], images.dtype)
+    (ask, rounding), (directions, step) = _asking(model), _simba_steps(attack, images.shape[1:], images.dtype)
     _warn_units(attack.eps, inf if attack.basis == "pixel" else 2, attack.bounds, images[0].size)
     order, x, (best, _) = _simba_order(attack, directions, seed, numbers), images.copy(), ask(images, aims)
     queries, active = np.ones(len(x), np.int64), np.arange(len(x))
@@ -386,7 +389,7 @@ def _simba(attack, model, images, aims, seed, numbers):
             moved = _clip(x[todo] + side * step(order[todo, i % order.shape[1]]), attack.bounds)
             score, label = ask(moved, aims[todo])
             queries[todo] += 1
-            better = score > best[todo] if attack.targeted else score < best[todo]
+            better = (score - best[todo] if attack.targeted else best[todo] - score) > rounding
             better &= (moved != x[todo]).reshape(len(todo), -1).any(1)
             over = better & ((label == aims[todo]) == attack.targeted)
             x[todo[better]], best[todo[better]] = moved[better], score[better]

@@ -389,10 +389,10 @@ def _rate_intervals(right, judged, turned, kept):
     if m: found |= dict(adv_accuracy=wilson_interval(kept.sum(), m), attack_success_rate=wilson_interval(turned.sum(), m))
     return found | dict(robust_accuracy=(wilson_interval(kept.sum(), n).low, wilson_interval(kept.sum() + lost, n).high))
 
-# %% ../nbs/lib/08_evaluation.ipynb #286c5fb1
+# %% ../nbs/lib/08_evaluation.ipynb #fa7b29b6
 def _doubts(samples, about, judged):
     found, failed = [], samples[samples.failure != ""]
-    if len(failed): found.append(f"{len(failed)} attacks failed and count in no rate of the attack; the first, on sample {failed.index[0]}: {failed.failure.iloc[0]}")
+    if len(failed): found.append(f"failed attacks: {len(failed)}; they count in no rate of the attack. The first, on sample {failed.index[0]}: {failed.failure.iloc[0]}")
     still = judged & (samples.linf == 0).to_numpy() & ~samples.success.to_numpy()
     if about.get("gradient") and about["parameters"]["eps"] and still.any():
         found.append(f"{still.sum()} of {judged.sum()} samples were not moved at all, since their gradient is zero: it may be masked, so try SimBA or another loss")

@@ -56,7 +56,7 @@ def test_pgd_stays_within_eps_and_bounds(net, given, p, random_start, early_stop
 @pytest.mark.parametrize("attack", [FGSM(0.), PGD(0.), PGD(0., random_start=True), PGD(0., p=2), SimBA(0.), SimBA(0., basis="dct")])
 def test_eps_0_changes_nothing(net, attack): np.testing.assert_array_equal(attack.perturb(net, X, Y), X)
 
-ATTACKS = [FGSM(.1), FGSM(.5, p=2), PGD(.1, steps=5, random_start=True, restarts=2), PGD(.6, p=2, steps=5, random_start=True), PGD(.1, early_stop=False), SimBA(.3), SimBA(.5, basis="dct")]
+ATTACKS = [FGSM(.1), FGSM(.5, p=2), PGD(.1, steps=5, random_start=True, restarts=2), PGD(.6, p=2, steps=5, random_start=True), PGD(.1, early_stop=False), SimBA(.3, max_iter=15), SimBA(.5, max_iter=15, basis="dct")]
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=repr)
 def test_neither_batch_size_nor_order_matters(net, attack):

@@ -127,7 +127,7 @@ def failing(bad):
     return attack
 
 def test_failures_are_listed_and_bias_nothing(net):
-    with pytest.warns(UserWarning, match="attacks failed.*out of patience"): report = evaluate_robustness(net, failing([3, 5]), TEST)
+    with pytest.warns(UserWarning, match="failed attacks: .*out of patience"): report = evaluate_robustness(net, failing([3, 5]), TEST)
     spared = evaluate_robustness(net, failing([]), TEST[~np.isin(TEST.y, [3, 5])])
     assert report.attack_success_rate == spared.attack_success_rate and report.l2_norm_mean == pytest.approx(spared.l2_norm_mean)
     right = adapt(net).predict(TEST.x) == TEST.y
@@ -144,7 +144,7 @@ def test_an_attack_that_always_fails_is_an_error(net):
 def test_nan_under_attack_is_a_failure_and_nan_before_it_an_error():
     def model(x): return np.where(x[:, :1] > 5, np.nan, x)
     data = points([[3, 1, 0], [2, 1, 0], [1, 2, 0]], [0, 0, 1])
-    with pytest.warns(UserWarning, match="1 attacks failed.*sample 0: ValueError: images 0 to 0: the model returned scores that are NaN"):
+    with pytest.warns(UserWarning, match="failed attacks: 1.*sample 0: ValueError: images 0 to 0: the model returned scores that are NaN"):
         report = evaluate_robustness(model, adapt_attack(lambda model, x, y: 2 * x, bounds=None), data)
     assert report.num_failed == 1 and report.robust_accuracy == 1 and report.intervals["robust_accuracy"][0] < 2/3
     with pytest.raises(ValueError, match="images 2 to 2: the model returned scores that are NaN"):
@@ -241,7 +241,7 @@ def test_area_and_smallest_eps_by_hand():
 
 def test_failures_leave_the_whole_curve(net):
     def attack(eps): return adapt_attack(failing([3]) if eps == .2 else lambda model, x, y: np.clip(x + eps, 0, 1))
-    with pytest.warns(UserWarning, match="attacks failed"): curve = evaluation_curve(net, attack, [.1, .2], SMALL)
+    with pytest.warns(UserWarning, match="failed attacks"): curve = evaluation_curve(net, attack, [.1, .2], SMALL)
     assert curve.reports[0].num_failed == curve.reports[1].num_failed > 0
     assert np.isnan(curve.smallest_eps()).sum() == curve.reports[0].num_failed
 
