@@ -130,13 +130,14 @@ def reproduce(preset: Preset = "quick", rerun: Rerun = False, output: Output = "
 class Failed(Exception):
     "A command that did part of its work; `args` are the message and what was done."
 
-# %% ../nbs/lib/13_cli.ipynb #d3148b59
+# %% ../nbs/lib/13_cli.ipynb #95f4594e
 def _kernel(): # where the python3 kernel lies
     from jupyter_client.kernelspec import KernelSpecManager
     return KernelSpecManager().get_kernel_spec("python3").resource_dir
 
 def _runs_folder(): # where runs write
-    from robustness_nb.records import runs_folder, writable
+    from robustness_nb.datasets import writable
+    from robustness_nb.records import runs_folder
     return str(writable(runs_folder()))
 
 def _notebooks(): # the clone's root

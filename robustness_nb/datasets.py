@@ -6,18 +6,19 @@ Docs: https://robustness-nb.github.io/robustness_nb/nbs/lib/datasets.html.md"""
 
 # %% auto #0
 __all__ = ['TWO_D', 'TWO_D_FILES', 'CIFAR10_CLASSES', 'loaders', 'check_name', 'check_whole', 'check_images', 'check_points',
-           'Dataset', 'digits', 'split', 'data_folder', 'cache_folder', 'known_data', 'two_d', 'waves', 'cifar10',
-           'load']
+           'writable', 'whole_file', 'Dataset', 'digits', 'split', 'data_folder', 'cache_folder', 'known_data', 'two_d',
+           'waves', 'cifar10', 'load']
 
-# %% ../nbs/lib/01_datasets.ipynb #baac2fab
+# %% ../nbs/lib/01_datasets.ipynb #68f77dad
 import hashlib, os, shutil
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 import numpy as np
 import yaml
 from platformdirs import user_cache_path
@@ -76,6 +77,34 @@ def check_points(
     if points.ndim != 2 or points.size == 0: raise ValueError(f"{argument} must have shape (n, d) with at least one point, not {points.shape}")
     if not np.isfinite(points).all(): raise ValueError(f"{argument} must be finite, but holds NaN or infinity")
     return points
+
+# %% ../nbs/lib/01_datasets.ipynb #b2192fa9
+def writable(
+    folder, # made if it is not there
+) -> Path: # the folder
+    "Make sure that a folder can be written. OSError naming it if not."
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=folder): return folder
+    except OSError as error: raise OSError(f"cannot write into {folder}: {error.strerror}") from error
+
+@contextmanager
+def whole_file(
+    path, # where the file shall be
+    mode: str = "w", # or "wb"
+): # yields an open file
+    "Write `path` so that it appears whole or not at all. OSError naming the folder if it cannot be written."
+    path = Path(path)
+    encoding = None if "b" in mode else "utf-8"
+    file = NamedTemporaryFile(mode, dir=writable(path.parent), prefix=f".{path.name}.", suffix=".tmp", delete=False, encoding=encoding)
+    try:
+        with file: yield file
+        os.chmod(file.name, 0o644)
+        os.replace(file.name, path)
+    except BaseException:
+        Path(file.name).unlink(missing_ok=True)
+        raise
 
 # %% ../nbs/lib/01_datasets.ipynb #d9447d60
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ __all__ = ['SURVIVAL', 'NORMS', 'QUANTILES', 'KINDS', 'CorruptionReport', 'corru
            'noise_run', 'noise_means', 'calculate_metrics', 'RobustnessReport', 'evaluate_robustness',
            'RobustnessCurve', 'sanity_warnings', 'evaluation_curve']
 
-# %% ../nbs/lib/08_evaluation.ipynb #eb6dae5d
+# %% ../nbs/lib/08_evaluation.ipynb #e098cf6b
 import json, warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from . import corruptions as registry
 from .attacks import FGSM, PGD, adapt_attack
-from .datasets import Dataset, check_name, check_whole, split
+from .datasets import Dataset, check_name, check_whole, split, whole_file
 from .metrics import AttackSuccess, bootstrap_means, lp_norm, mcnemar, mscr, relative_robustness, robustness_gap, seed_interval, wilson_interval
 from .models import adapt, builders
 from .noise import augment
@@ -433,15 +433,15 @@ def _html(headline, lines):
     rows = "".join("<tr>" + "".join(f'<td style="text-align:{side}">{escape(str(cell))}</td>' for cell, side in zip(line, ("left", "right", "left"))) + "</tr>" for line in lines)
     return f"<table><caption>{escape(headline)}</caption>{rows}</table>"
 
-# %% ../nbs/lib/08_evaluation.ipynb #6fff3a06
+# %% ../nbs/lib/08_evaluation.ipynb #90e8f065
 def _save_report(report, path):
     check_name("ending", path.suffix, (".json", ".parquet"))
     if path.suffix == ".parquet":
         frame = report.samples.copy()
         frame.attrs = report.about
-        return frame.to_parquet(path)
+        with whole_file(path, "wb") as file: return frame.to_parquet(file)
     columns = report.samples.astype(object).where(report.samples.notna(), None).to_dict("list")
-    path.write_text(json.dumps(dict(robustness_report=1, **report.metrics(), samples=columns), indent=1, allow_nan=False), encoding="utf-8")
+    with whole_file(path) as file: json.dump(dict(robustness_report=1, **report.metrics(), samples=columns), file, indent=1, allow_nan=False)
 
 # %% ../nbs/lib/08_evaluation.ipynb #e600495d
 def _load_report(path):
@@ -577,7 +577,7 @@ def evaluate_robustness(
     "Attack a model and report how it stands up. ValueError or TypeError for what is not allowed; a sample whose attack breaks down is listed, unless all do."
     return _evaluate(model, [adapt_attack(attack)], data, num_samples, targets, seed, batch_size, attack_misclassified, keep_adversarial, progress)[0]
 
-# %% ../nbs/lib/08_evaluation.ipynb #d0845feb
+# %% ../nbs/lib/08_evaluation.ipynb #28baaf1d
 @dataclass(frozen=True, eq=False)
 class RobustnessCurve:
     "Reports for an attack of growing strength."
@@ -612,6 +612,10 @@ class RobustnessCurve:
         "Tidy rows: attack, eps, metric, value, n and, for rates, a 95 % interval."
         return [dict(attack=report.about["attack"], eps=eps, **row) for eps, report in zip(self.epsilons, self.reports) for row in report.rows()]
 
+    def metrics(self) -> dict: # plain Python
+        "The curve for a record: lists over epsilons, the area below robust accuracy with its interval, and the warnings."
+        return _curve_metrics(self)
+
     def __repr__(self): return "\n".join(["  ".join(f"{cell:>15}" for cell in line) for line in _curve_lines(self)] + self.warnings())
 
     def _repr_html_(self): return _html(_headline(self.reports[0]).replace(f"eps={self.epsilons[0]!r}", "eps"), _curve_lines(self))
@@ -629,6 +633,14 @@ def _area_interval(curve):
 def _right(report): return (report.samples.adversarial_prediction == report.samples.label).fillna(False).to_numpy(bool) & _was_right(report)
 
 def _was_right(report): return (report.samples.clean_prediction == report.samples.label).to_numpy()
+
+# %% ../nbs/lib/08_evaluation.ipynb #d5a2c0aa
+def _curve_metrics(curve):
+    low, high = zip(*(report.intervals["robust_accuracy"] for report in curve.reports))
+    names = "robust_accuracy", "attack_success_rate", "linf_norm_mean", "l2_norm_mean", "mean_queries_all", "mean_queries_success"
+    lists = {name: [getattr(report, name) for report in curve.reports] for name in names}
+    return _plain(dict(num_samples=curve.reports[0].num_samples, clean_accuracy=curve.reports[0].clean_accuracy, epsilons=curve.epsilons, **lists, robust_accuracy_low=low, robust_accuracy_high=high,
+                       broken_first_at=[int((curve.smallest_eps() == eps).sum()) for eps in curve.epsilons], area=curve.area, area_interval=curve.area_interval(), warnings=curve.warnings()))
 
 # %% ../nbs/lib/08_evaluation.ipynb #1007f6cc
 def _smallest_eps(curve):

@@ -8,7 +8,8 @@ Docs: https://robustness-nb.github.io/robustness_nb/nbs/lib/plots.html.md"""
 __all__ = ['COLOURS', 'MARKERS', 'LINES', 'WIDTH', 'style', 'look_of', 'readable', 'ranking', 'corruption_heatmap',
            'severity_curves', 'gap_plot', 'comparison_rows', 'ladder_plot', 'corruption_gallery', 'ball_plot',
            'scatter_plot', 'line_panels', 'k_plot', 'clean_mscr_plot', 'noise_heatmap', 'distance_histogram',
-           'image_row', 'accuracy_grids', 'accuracy_surfaces', 'mscr_bars', 'optima_plot']
+           'image_row', 'accuracy_grids', 'accuracy_surfaces', 'mscr_bars', 'optima_plot', 'attack_curves',
+           'attack_examples']
 
 # %% ../nbs/lib/10_plots.ipynb #222585a1
 from contextlib import contextmanager
@@ -429,4 +430,55 @@ def optima_plot(
         ax.set(xlabel="eps_test", ylabel="best eps_train")
         ax.grid(False)
         fig.legend(loc="outside upper center", ncols=2, fontsize=9)
+    return fig
+
+# %% ../nbs/lib/10_plots.ipynb #5c8e4889
+def attack_curves(
+    panels: dict, # {title: {name: dict(x=..., y=..., low=..., high=..., clean=...)}}: sizes > 0, accuracies with their interval, and the accuracy without attack
+    xlabel: str, # for all
+    ylabel: str = "robust accuracy", # for all
+    *,
+    chance: float | None = None, # accuracy of guessing, a dotted line
+    height: float = 2.6, # of a row of panels, in inches
+): # -> matplotlib Figure
+    "Accuracy over the size of an attack, a panel for each condition, two in a row."
+    names = list(dict.fromkeys(name for series in panels.values() for name in series))
+    with style():
+        fig, axes = _grid(len(panels), height)
+        for (title, series), ax in zip(panels.items(), axes):
+            left = min(min(line["x"]) for line in series.values()) / 2
+            for name, line in series.items():
+                k, x = names.index(name), [left, *line["x"]]
+                ax.plot(x, [line["clean"], *line["y"]], **look_of(k), label=name)
+                ax.fill_between(line["x"], line["low"], line["high"], color=COLOURS[k % 6], alpha=.2, linewidth=0)
+            if chance is not None: ax.axhline(chance, color="0.4", linewidth=.9, linestyle=":")
+            ax.set_xscale("log", base=2)
+            ax.xaxis.set_major_formatter(lambda value, _: f"{value:.2g}" if value < 10 else f"{value:.0f}")
+            ax.set(title=title, ylim=(-.02, 1.02))
+            ax.tick_params(labelbottom=True)
+        fig.supxlabel(xlabel, fontsize=10)
+        fig.supylabel(ylabel, fontsize=10)
+        handles = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels())}
+        fig.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=2, fontsize=9)
+    return fig
+
+# %% ../nbs/lib/10_plots.ipynb #f6a63081
+def attack_examples(
+    clean: list, # of (c, h, w) images in [0, 1]
+    attacked: dict, # {attack: list of (c, h, w) images, one for each clean one}
+    titles: dict, # {attack: list of labels as the model gives them}; "clean" has those of the clean images
+): # -> matplotlib Figure
+    "A row for each image: clean, then for each attack the change and its result."
+    rows, columns = len(clean), 1 + 2 * len(attacked)
+    with style({"axes.grid": False}):
+        fig, axes = plt.subplots(rows, columns, figsize=(WIDTH, (WIDTH / columns + .22) * rows), squeeze=False)
+        for i, (image, row) in enumerate(zip(clean, axes)):
+            cells = [(image, titles["clean"][i])]
+            for name, found in attacked.items():
+                change = found[i] - image
+                cells += [(.5 + change / max(2 * np.abs(change).max(), 1e-12), name), (found[i], titles[name][i])]
+            for ax, (picture, title) in zip(row, cells):
+                ax.imshow(np.moveaxis(np.clip(picture, 0, 1), 0, -1), cmap="gray_r", vmin=0, vmax=1)
+                ax.set_title(title, fontsize=8.5)
+                ax.axis("off")
     return fig

@@ -8,7 +8,7 @@ Docs: https://robustness-nb.github.io/robustness_nb/nbs/lib/runs.html.md"""
 __all__ = ['checks', 'CONTROLS', 'experiments', 'experiment', 'notebook_path', 'Parameter', 'read_parameters', 'resolve',
            'RunError', 'Run', 'run', 'scorecard', 'Reproduction', 'reproduce']
 
-# %% ../nbs/lib/12_runs.ipynb #0f8518c2
+# %% ../nbs/lib/12_runs.ipynb #e150d1fc
 import ast, base64, json, os, re, time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from pathlib import Path
 import yaml
 from . import corruptions, models
 from .claims import judge_all
-from .datasets import check_name, check_whole
-from .records import MIME, Record, find, find_path, load, record_key, root, runs_folder, whole_file, writable
+from .datasets import check_name, check_whole, whole_file, writable
+from .records import MIME, Record, find, find_path, load, record_key, root, runs_folder
 
 # %% ../nbs/lib/12_runs.ipynb #7fbc6e61
 def experiments() -> dict: # {name: {"notebook": path, "limits": {parameter: [low, high]}, "presets": {name: parameters}}}

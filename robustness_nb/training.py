@@ -8,25 +8,24 @@ Docs: https://robustness-nb.github.io/robustness_nb/nbs/lib/training.html.md"""
 __all__ = ['SCHEDULES', 'MSCR_RECIPE', 'initialise', 'chance', 'crop_and_flip', 'noisy', 'batches', 'learning_rate',
            'save_weights', 'load_weights', 'train']
 
-# %% ../nbs/lib/07_training.ipynb #04376e78
+# %% ../nbs/lib/07_training.ipynb #d769b0e2
 try:
     import torch
     from safetensors import SafetensorError, safe_open
-    from safetensors.torch import save_file
+    from safetensors.torch import save as to_bytes
     from torch.nn import functional as F
 except ImportError as error: raise ImportError('training needs PyTorch and safetensors: pip install "robustness_nb[torch]"') from error
 
-# %% ../nbs/lib/07_training.ipynb #e1688f39
+# %% ../nbs/lib/07_training.ipynb #ffe12c40
 import hashlib, json, os, time
 from contextlib import contextmanager
 from itertools import zip_longest
 from math import cos, inf, isfinite, pi
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from types import SimpleNamespace
 import numpy as np
 from tqdm import tqdm
-from .datasets import check_images, check_name, check_whole
+from .datasets import check_images, check_name, check_whole, whole_file
 from .models import PRECISIONS
 
 # %% ../nbs/lib/07_training.ipynb #618764e0
@@ -130,22 +129,15 @@ def learning_rate(
     if schedule == "cosine": return lr * (1 + cos(pi * progress)) / 2
     return lr / 5**sum([progress >= 2/3, progress >= 5/6])
 
-# %% ../nbs/lib/07_training.ipynb #a8df3a56
+# %% ../nbs/lib/07_training.ipynb #42ba1fcd
 def _digest(*tensors): # 16 hexadecimal digits
     digest = hashlib.sha256()
     for tensor in tensors: digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
     return digest.hexdigest()[:16]
 
 def _write(path, tensors, metadata): # as safetensors; the metadata are strings
-    path = Path(path)
     tensors = {name: tensors[name].detach().cpu().contiguous().clone() for name in sorted(tensors)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp", delete=False) as file: temporary = Path(file.name)
-    try:
-        save_file(tensors, temporary, metadata | dict(digest=_digest(*tensors.values())))
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    finally: temporary.unlink(missing_ok=True)
+    with whole_file(path, "wb") as file: file.write(to_bytes(tensors, metadata | dict(digest=_digest(*tensors.values()))))
 
 def _read(path): # -> tensors and metadata
     if not Path(path).is_file(): raise FileNotFoundError(f"there is no file {path}")
@@ -155,15 +147,15 @@ def _read(path): # -> tensors and metadata
     if metadata.get("digest", digest := _digest(*tensors.values())) != digest: raise ValueError(f"{path} is damaged: its tensors have changed")
     return tensors, metadata
 
-# %% ../nbs/lib/07_training.ipynb #1762986c
-def _fit_weights(model, tensors, path): # copy tensors into a model if every one fits
-    own = model.state_dict()
+# %% ../nbs/lib/07_training.ipynb #6b47db30
+def _fit_weights(model, tensors, path): # copy tensors into a model if every one fits; counts of batches, which evaluation does not need, may be missing
+    own = {name: tensor for name, tensor in model.state_dict().items() if name in tensors or not name.endswith("num_batches_tracked")}
     for name in [*own, *tensors]:
         if name not in tensors: raise ValueError(f"{path} has no tensor {name}, which the model needs")
         if name not in own: raise ValueError(f"{path} has a tensor {name}, which the model lacks")
         if own[name].shape != tensors[name].shape:
             raise ValueError(f"{name} has shape {tuple(tensors[name].shape)} in {path}, but {tuple(own[name].shape)} in the model")
-    model.load_state_dict(tensors)
+    model.load_state_dict(tensors, strict=False)
 
 def save_weights(
     model: torch.nn.Module, # any

@@ -9,7 +9,8 @@ from hypothesis import given, settings, strategies as st
 
 from robustness_nb import records
 from robustness_nb.evaluation import corruption_report
-from robustness_nb.records import Record, find, load, obtain, publish, record_key, save, whole_file
+from robustness_nb.datasets import whole_file
+from robustness_nb.records import Record, find, load, obtain, publish, record_key, save
 
 from conftest import files_in
 
