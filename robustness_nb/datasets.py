@@ -7,7 +7,7 @@ Docs: https://robustness-nb.github.io/robustness_nb/nbs/lib/datasets.html.md"""
 # %% auto #0
 __all__ = ['TWO_D', 'TWO_D_FILES', 'CIFAR10_CLASSES', 'loaders', 'check_name', 'check_whole', 'check_images', 'check_points',
            'writable', 'whole_file', 'Dataset', 'digits', 'split', 'data_folder', 'cache_folder', 'known_data', 'two_d',
-           'waves', 'cifar10', 'load']
+           'waves', 'cifar10', 'cached', 'read_parquet', 'load']
 
 # %% ../nbs/lib/01_datasets.ipynb #68f77dad
 import hashlib, os, shutil
@@ -106,14 +106,15 @@ def whole_file(
         Path(file.name).unlink(missing_ok=True)
         raise
 
-# %% ../nbs/lib/01_datasets.ipynb #d9447d60
+# %% ../nbs/lib/01_datasets.ipynb #94812273
 @dataclass(frozen=True, eq=False)
 class Dataset:
     "Images or points, and labels, that keep the contract of this project."
     name: str # e.g. "digits", or "digits[500]" for a part
     x: np.ndarray # (n, channels, height, width) float32 in [0, 1] or uint8; or (n, d) float64
-    y: np.ndarray # (n,) int64 in 0 ... len(classes) - 1
-    classes: tuple # the classes' names
+    y: np.ndarray # (n,) int64 in 0 ... len(classes) - 1; with several tasks (n, tasks)
+    classes: tuple # the classes' names; with several tasks a tuple of them for each
+    tasks: tuple = () # what is told of each image, e.g. ("colour", "shape"); empty if it is one class
 
     def __post_init__(self): _check_dataset(self)
 
@@ -121,11 +122,17 @@ class Dataset:
 
     def __getitem__(self, rows): # a slice, an index array or a boolean mask
         x = self.x[rows]
-        return Dataset(f"{self.name.split('[')[0]}[{len(x)}]", x, self.y[rows], self.classes)
+        return Dataset(f"{self.name.split('[')[0]}[{len(x)}]", x, self.y[rows], self.classes, self.tasks)
 
     def __repr__(self):
         kind = "points" if self.x.ndim == 2 else "images"
-        return f"Dataset({self.name}: {len(self)} {kind} {self.x.shape[1:]}, {len(self.classes)} classes)"
+        told = ", ".join(f"{task} {len(names)}" for task, names in zip(self.tasks, self.classes)) or f"{len(self.classes)} classes"
+        return f"Dataset({self.name}: {len(self)} {kind} {self.x.shape[1:]}, {told})"
+
+    def only(self, *tasks: str): # -> Dataset
+        "Some of the tasks, in the given order. ValueError for a task that this set does not have."
+        columns = [self.tasks.index(check_name("task", task, self.tasks)) for task in tasks]
+        return Dataset(self.name, self.x, self.y[:, columns], tuple(self.classes[c] for c in columns), tasks)
 
     def floats(self, rows=slice(None)) -> np.ndarray: # (m, channels, height, width) float32 in [0, 1], or (m, d) float64
         "What a model sees of some rows: bytes are divided by 255."
@@ -139,7 +146,7 @@ class Dataset:
         for part in self.x, self.y: digest.update(np.ascontiguousarray(part))
         return digest.hexdigest()
 
-# %% ../nbs/lib/01_datasets.ipynb #84f2d072
+# %% ../nbs/lib/01_datasets.ipynb #56fc8ed3
 def _check_dataset(data):
     "Raise TypeError or ValueError unless a Dataset keeps the contract."
     for name, kinds in dict(x="float32, uint8 or (points) float64", y="int64").items():
@@ -149,9 +156,13 @@ def _check_dataset(data):
     elif not (x.dtype == np.uint8 and x.ndim == 4 and x.size): check_images(x, "x")
     if x.dtype != (np.float64 if x.ndim == 2 else np.float32) and x.dtype != np.uint8:
         raise TypeError(f"x must be float32 or uint8 for images and float64 for points, not {x.dtype}")
-    if y.shape != (len(x),) or y.dtype != np.int64: raise ValueError(f"y must be int64 of shape ({len(x)},), not {y.dtype} of shape {y.shape}")
-    if y.min() < 0 or y.max() >= len(data.classes):
-        raise ValueError(f"y must lie in 0...{len(data.classes) - 1}, but ranges from {y.min()} to {y.max()}")
+    _check_labels(y, (len(x), len(data.tasks)) if data.tasks else (len(x),), data)
+
+def _check_labels(y, shape, data):
+    if y.shape != shape or y.dtype != np.int64: raise ValueError(f"y must be int64 of shape {shape}, not {y.dtype} of shape {y.shape}")
+    for task, labels, names in zip(data.tasks, y.T, data.classes) if data.tasks else [("y", y, data.classes)]:
+        if labels.min() < 0 or labels.max() >= len(names):
+            raise ValueError(f"{task} must lie in 0...{len(names) - 1}, but ranges from {labels.min()} to {labels.max()}")
 
 # %% ../nbs/lib/01_datasets.ipynb #92f1c6fe
 def digits() -> Dataset: # 1,797 images of shape (1, 8, 8), ten classes
@@ -235,7 +246,7 @@ def waves(
     keep = np.flatnonzero((other >= .008) & ((x >= 0) & (x <= 1)).all(1))[:4674]
     return Dataset("waves", x[keep], y[keep], ("0", "1"))
 
-# %% ../nbs/lib/01_datasets.ipynb #8f54c5aa
+# %% ../nbs/lib/01_datasets.ipynb #26076699
 CIFAR10_CLASSES = "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"
 
 def cifar10(
@@ -244,29 +255,35 @@ def cifar10(
     """CIFAR-10 (Krizhevsky 2009). ValueError for another part or damaged data, FileNotFoundError if it can be had neither from
     `ROBUSTNESS_NB_DATA` nor by download, ImportError naming the extra if reading it needs pyarrow or torchvision."""
     name = f"cifar10_{check_name('part', part, ['train', 'test'])}"
-    folder = cache_folder() / name
-    if not folder.exists(): _keep(folder, name, *_read_cifar10(part))
-    return _mapped(folder, name)
+    return cached(name, CIFAR10_CLASSES, partial(_read_cifar10, part))
 
-def _mapped(folder, name):
+# %% ../nbs/lib/01_datasets.ipynb #d9ba63d8
+def cached(
+    name: str, # of the dataset and of its folder in the cache
+    classes: tuple, # the classes' names
+    read, # () -> (n, channels, height, width) uint8 images and (n,) int64 labels; called if they are not in the cache
+) -> Dataset: # uint8, mapped into memory, read-only
+    "A dataset that is decoded once. ValueError if `known_data` knows this name with other contents, or if the cache is damaged."
+    folder = cache_folder() / name
+    if not folder.exists(): _keep(folder, name, classes, *read())
     try: x, y = (np.load(folder / f"{array}.npy", mmap_mode="r", allow_pickle=False) for array in "xy")
     except (OSError, ValueError) as error: raise ValueError(f"{folder} is damaged ({error}); delete it, and it is made again") from error
-    return Dataset(name, x, np.array(y), CIFAR10_CLASSES)
+    return Dataset(name, x, np.array(y), classes)
 
-def _keep(folder, name, x, y): # whole or not at all, and only what is known to be right
-    found = Dataset(name, x, y, CIFAR10_CLASSES).fingerprint
-    if found != known_data()[name]["sha256"]: raise ValueError(f"the images found for {name} are not those of CIFAR-10; nothing was kept")
+def _keep(folder, name, classes, x, y): # whole or not at all, and only what is known to be right
+    data, known = Dataset(name, x, y, classes), known_data().get(name)
+    if known and data.fingerprint != known["sha256"]: raise ValueError(f"the images found for {name} are not those that are known by that name; nothing was kept")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder.parent) as new:
         for array, values in dict(x=x, y=y).items(): np.save(f"{new}/{array}.npy", values)
         try: shutil.copytree(new, folder, copy_function=os.replace)
         except FileExistsError: pass
 
-# %% ../nbs/lib/01_datasets.ipynb #9b3b02ea
+# %% ../nbs/lib/01_datasets.ipynb #44919d74
 def _read_cifar10(part): # -> (n, 3, 32, 32) uint8 and (n,) int64, from the first place that has them
     folder = data_folder()
     for name in (f"{part}.parquet", f"plain_text/{part}-00000-of-00001.parquet"):
-        if folder and (path := folder / "cifar10" / name).exists(): return _read_parquet(path)
+        if folder and (path := folder / "cifar10" / name).exists(): return read_parquet(path, "img")
     try: from torchvision.datasets import CIFAR10
     except ImportError as error: raise ImportError('reading CIFAR-10 needs torchvision; install the extra: pip install "robustness_nb[torch]"') from error
     here = folder and (folder / "cifar-10-batches-py").exists()
@@ -276,17 +293,21 @@ def _read_cifar10(part): # -> (n, 3, 32, 32) uint8 and (n,) int64, from the firs
                                 "cifar-10-batches-py/ (from cs.toronto.edu/~kriz/cifar.html) or cifar10/{train,test}.parquet (uoft-cs/cifar10)") from error
     return np.ascontiguousarray(data.data.transpose(0, 3, 1, 2)), np.array(data.targets, np.int64)
 
-def _read_parquet(path): # PNG images of one size and their labels
+def read_parquet(
+    path: Path, # of the file
+    column: str, # that has the images
+) -> tuple: # (n, 3, height, width) uint8 images and (n,) int64 labels
+    "Encoded images of one size and their labels, as Hugging Face keeps them. ValueError if the file is damaged, ImportError without pyarrow."
     try: from pyarrow import ArrowInvalid, parquet
     except ImportError as error: raise ImportError(f'reading {path.name} needs pyarrow; install the extra: pip install "robustness_nb[torch]"') from error
     from PIL import Image
     from tqdm import tqdm
     try:
-        table = parquet.read_table(path)
-        pictures = (BytesIO(entry["bytes"]) for entry in tqdm(table["img"].to_pylist(), desc=f"decoding {path.name}", leave=False))
+        table = parquet.read_table(path, columns=[column, "label"])
+        pictures = (BytesIO(entry["bytes"]) for entry in tqdm(table[column].to_pylist(), desc=f"decoding {path.name}", leave=False))
         x = np.stack([np.asarray(Image.open(picture).convert("RGB")) for picture in pictures])
         return np.ascontiguousarray(x.transpose(0, 3, 1, 2)), table["label"].to_numpy().astype(np.int64)
-    except (ArrowInvalid, KeyError, OSError) as error: raise ValueError(f"{path} is damaged: {error}") from error
+    except (ArrowInvalid, KeyError, OSError, ValueError) as error: raise ValueError(f"{path} is damaged: {error}") from error
 
 # %% ../nbs/lib/01_datasets.ipynb #b040a755
 loaders = dict(digits=digits, waves=waves, two_d_A=partial(two_d, "A"), two_d_B=partial(two_d, "B"), two_d_C=partial(two_d, "C"),

@@ -132,7 +132,7 @@ def test_a_batch_that_is_not_the_published_one_is_never_unpickled(places):
 
 def test_cifar10_that_is_not_cifar10_is_not_kept(places):
     as_parquet(places[0]/"cifar10/test.parquet", *pictures())
-    with pytest.raises(ValueError, match="not those of CIFAR-10"): cifar10("test")
+    with pytest.raises(ValueError, match="not those that are known"): cifar10("test")
     assert files_in(places[1]) == []
 
 def test_a_truncated_parquet_file_is_named(places):
