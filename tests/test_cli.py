@@ -5,7 +5,7 @@ from pathlib import Path
 import papermill, pytest
 
 import robustness_nb
-from robustness_nb import claims, cli, corruptions, runs
+from robustness_nb import attacks, claims, cli, corruptions, runs
 from robustness_nb.metrics import relative_robustness, robustness_gap
 
 from conftest import SMALL, files_in, process
@@ -177,10 +177,15 @@ except SystemExit: print(*{"numpy", "torch", "matplotlib", "pandas", "sklearn", 
 
 def test_help_names_every_command_and_option(capfd):
     code, out, _ = called("--help", capfd)
-    assert code == 0 and all(name in out for name in ["reproduce", "run", "scorecard", "corruptions", "doctor", "version"])
+    assert code == 0 and all(name in out for name in ["reproduce", "run", "scorecard", "corruptions", "attacks", "doctor", "version"])
     code, out, _ = called("run --help", capfd)
     assert code == 0 and all(name in out for name in ["experiment", "-p", "-f", "--preset", "--rerun", "--output", "--json"])
 
+
+def test_attacks_are_listed(capfd):
+    assert parsed(called("attacks --json", capfd)[1])["attacks"] == attacks.table()
+    text = called("attacks", capfd)[1]
+    assert all(name in text for name in ["FGSM", "PGD", "SimBA", "step_size", "max_iter", "gradient"])
 
 def test_corruptions_are_listed(capfd):
     payload = parsed(called("corruptions --ladder digits_strong --json", capfd)[1])
