@@ -231,7 +231,7 @@ def _outside(size: int, margin: int, mode: str) -> np.ndarray: # (size + 2 margi
     "Pixel numbers of a line with a margin: mode `edge`, `reflect` (about the last pixel) or `symmetric` (about its border)."
     return np.pad(np.arange(size), margin, mode)
 
-# %% ../nbs/lib/04_corruptions.ipynb #e9a7ef87
+# %% ../nbs/lib/04_corruptions.ipynb #47c67064
 @_compiled
 def _mix_planes(planes, rows, row_spans, columns, column_spans): # (m, h, w), (H, h), (H, 2), (W, w), (W, 2) -> (m, H, W)
     m, h, w = planes.shape
@@ -263,8 +263,8 @@ def _mixer(build): # keeps the matrices that a function makes, with the span of 
 
 def _mix(
     images: np.ndarray, # (..., h, w)
-    rows: tuple, # of a `_mixer`: (H, h) weights of the old rows in each new one
-    columns: tuple, # (W, w)
+    rows: tuple, # (H, h) weights of the old rows in each new one, and (H, 2) their spans
+    columns: tuple, # (W, w), (W, 2)
 ) -> np.ndarray: # (..., H, W) float32
     "Mix rows and columns."
     mixed = _mix_planes(_single(images).reshape(-1, *images.shape[-2:]), *rows, *columns)
@@ -316,17 +316,18 @@ def _shifts(
     rows, columns = (_outside(size, margin, "edge") for size in images.shape[2:])
     return _add_shifted(_single(images), rows, columns, dy + margin, dx + margin, _single(weights))
 
-# %% ../nbs/lib/04_corruptions.ipynb #d921a91c
+# %% ../nbs/lib/04_corruptions.ipynb #00047a79
 @_compiled
-def _read_at(images, rows, columns, y, x): # y, x: (n, h, w) places in the margin
+def _read_at(images, rows, columns, margin, y, x): # y, x: (n, h, w) places in pixels
     n, c, h, w = images.shape
     out = np.empty((n, c, h, w), np.float32)
     for i in range(n):
         for r in range(h):
             for s in range(w):
-                top, left = int(y[i, r, s]), int(x[i, r, s])
-                down, right = y[i, r, s] - np.float32(top), x[i, r, s] - np.float32(left)
-                a, b, d, e = rows[top], rows[top + 1], columns[left], columns[left + 1]
+                top, left = np.floor(y[i, r, s]), np.floor(x[i, r, s])
+                down, right = y[i, r, s] - top, x[i, r, s] - left
+                above, before = int(top) + margin, int(left) + margin
+                a, b, d, e = rows[above], rows[above + 1], columns[before], columns[before + 1]
                 for j in range(c):
                     upper = images[i, j, a, d] + (images[i, j, a, e] - images[i, j, a, d]) * right
                     lower = images[i, j, b, d] + (images[i, j, b, e] - images[i, j, b, d]) * right
@@ -337,13 +338,13 @@ def _warp(
     images: np.ndarray, # (n, c, h, w)
     y: np.ndarray, # (n, h, w) how far from itself each pixel is read, in pixels downwards
     x: np.ndarray, # (n, h, w) to the right
-    mode: str, # what lies outside, see `_outside`
+    mode: str, # what lies outside: edge, reflect or symmetric
 ) -> np.ndarray: # (n, c, h, w) float32
     "Read each pixel from elsewhere, by bilinear interpolation."
     h, w = images.shape[2:]
     margin = ceil(max(np.abs(y).max(), np.abs(x).max())) + 1
     rows, columns = (_outside(size, margin, mode) for size in (h, w))
-    return _read_at(_single(images), rows, columns, _single(y + np.arange(h)[:, None] + margin), _single(x + np.arange(w) + margin))
+    return _read_at(_single(images), rows, columns, margin, _single(y + np.arange(h)[:, None]), _single(x + np.arange(w)))
 
 # %% ../nbs/lib/04_corruptions.ipynb #0466b85e
 HENDRYCKS = "Hendrycks and Dietterich 2019"
