@@ -1,70 +1,93 @@
-"""How fast digits are corrupted and graded: a batch against one image at a time, and against corrupt-tta.
+"""How fast images are corrupted: against imagecorruptions and corrupt-tta, with growing batches and images; and how fast digits are graded.
 
-All figures are measured in one process, each the best of several tries; read the ratios, seconds depend on the machine.
+All figures are measured in one process. Ours and the peers' take turns, and each is given the best of several tries: read the ratios, seconds depend on the machine.
+Both peers are optional (extra `bench`; imagecorruptions by `pip install --no-deps imagecorruptions`, as it asks for an old scikit-image). A corruption takes a batch
+of ours at once, and one image after the other in the peers, which know no batch.
 """
 import subprocess
 import sys
 import time
 import numpy as np
+from corruption_peers import installed
 from robustness_nb.corruptions import corrupt, names
 from robustness_nb.datasets import digits, split
 from robustness_nb.evaluation import corruption_report
 from robustness_nb.models import fit
 
-PEER = "gaussian_noise", "shot_noise", "impulse_noise", "pixelate", "brightness", "contrast"  # the names both have
-SEVERITIES = range(1, 6)
+SIZES = {32: 256, 224: 8}  # pixels: images in a batch
+LADDER, TRIES = "imagenet-c", 3  # the peers know no other ladder
 
 
-def seconds(work, tries=3):
-    "The best of several tries."
-    def once():
-        start = time.perf_counter()
-        work()
-        return time.perf_counter() - start
-    return min(once() for _ in range(tries))
+def best(*works, tries=TRIES):
+    "Seconds of the best of several tries for each, one after the other, so that all meet the same weather."
+    found = [float("inf")] * len(works)
+    for _ in range(tries):
+        for k, work in enumerate(works):
+            start = time.perf_counter()
+            work()
+            found[k] = min(found[k], time.perf_counter() - start)
+    return found
 
 
-def batched(x, name): return [corrupt(x, name, s) for s in SEVERITIES]
+def photographs(n, size):
+    "Smooth random pictures: clouds of every colour."
+    rng = np.random.default_rng(0)
+    coarse = rng.random((n, 3, 8, 8)).repeat(-(-size // 8), 2).repeat(-(-size // 8), 3)[:, :, :size, :size]
+    return np.clip(coarse + .1 * rng.standard_normal(coarse.shape), 0, 1).astype(np.float32)
 
 
-def one_by_one(x, name): return [[corrupt(image[None], name, s, start=i) for i, image in enumerate(x)] for s in SEVERITIES]
+def against_peers(size, n, peers, severities=(1, 3, 5)):
+    "A line for each corruption; returns the ratios to the fastest peer."
+    images = photographs(n, size)
+    theirs = (255 * images).astype(np.uint8).transpose(0, 2, 3, 1)
+    print(f"\n{size} px, batches of {n}, severities {severities}\n{'corruption':20}{'ours, images/s':>16}" + "".join(f"{peer:>18}" for peer in peers))
+    ratios = {}
+    for name in names(LADDER):
+        def ours(): return [corrupt(images, name, s, ladder=LADDER) for s in severities]
+        def by(peer): return lambda: [[peer(name, image, s) for image in theirs[:max(2, n // 16)]] for s in severities]
+        corrupt(images, name, 3, ladder=LADDER)
+        mine, *others = best(ours, *map(by, peers.values()))
+        share = max(2, n // 16) / n
+        times = [other / share / mine for other in others]
+        if times: ratios[name] = min(times)
+        print(f"{name:20}{len(severities) * n / mine:16,.0f}" + "".join(f"{t:16.1f} x" for t in times), flush=True)
+    if ratios:
+        values = np.array(list(ratios.values()))
+        print(f"{'geometric mean':20}{'':16}{np.exp(np.log(values).mean()):16.1f} x the fastest peer; slowest {min(ratios, key=ratios.get)} {values.min():.1f} x; glass blur {ratios['glass_blur']:.0f} x")
+    return ratios
 
 
-def by_peer(x, name):
-    import corrupt_tta
-    images = np.repeat((255 * x).astype(np.uint8).transpose(0, 2, 3, 1), 3, axis=3)
-    return [[corrupt_tta.corrupt(image, corruption_name=name, severity=s) for image in images] for s in SEVERITIES]
+def growth():
+    "How time per image goes with the batch and with the size."
+    print("\nmicroseconds per image, mean over all corruptions, severity 3")
+    def per_image(n, size):
+        images = photographs(n, size)
+        return 1e6 * sum(best(lambda: corrupt(images, name, 3, ladder=LADDER))[0] for name in names(LADDER)) / n / len(names(LADDER))
+    print("batch at 32 px   " + "  ".join(f"{n}: {per_image(n, 32):.0f}" for n in (1, 10, 100, 1000)))
+    print("size, batch of 8 " + "  ".join(f"{size} px: {per_image(8, size):.0f}" for size in (8, 32, 64, 128, 224)))
 
 
-def process(*arguments): return seconds(lambda: subprocess.run([sys.executable, *arguments], check=True, capture_output=True))
+def process(*arguments): return best(lambda: subprocess.run([sys.executable, *arguments], check=True, capture_output=True))[0]
+
+
+def digits_graded():
+    train, test = split(digits(), 500, seed=7)
+    models = {name: fit(name, train) for name in ("svc", "knn")}
+    print(f"\nwhole digits matrix for SVC and KNN {best(lambda: corruption_report(models, test, progress=False))[0]:6.2f} s")
+    bare = process("-c", "pass")
+    for label, arguments in {"import robustness_nb": ["-c", "import robustness_nb"], "robustness-nb version": ["-m", "robustness_nb.cli", "version"]}.items():
+        print(f"{label:35} {process(*arguments):6.2f} s (Python alone {bare:.2f} s)")
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "robustness_nb.cli", "run", "digits_gap", "--preset", "quick", "--rerun"], check=True, capture_output=True)
+    print(f"run digits_gap --preset quick       {time.perf_counter() - start:6.2f} s as a process, nothing replayed")
 
 
 def main():
-    train, test = split(digits(), 500, seed=7)
-    x = test.x
-    try: import corrupt_tta  # noqa: F401
-    except ModuleNotFoundError: print("corrupt-tta is not installed (extra `bench`): no comparison with it")
-    peer = "corrupt_tta" in sys.modules
-
-    print(f"{len(x)} digits, severities 1 to 5\n{'corruption':16}{'batch, ms':>10}{'one by one':>12}{'corrupt-tta':>13}")
-    total, single = 0, 0
-    for name in names():
-        for i, images in enumerate(one_by_one(x[:20], name)):
-            assert np.array_equal(np.concatenate(images), batched(x[:20], name)[i]), name
-        batch, slow = seconds(lambda: batched(x, name)), seconds(lambda: one_by_one(x, name), 1)
-        other = f"{seconds(lambda: by_peer(x, name), 1) / batch:.0f} x" if peer and name in PEER else "–"
-        total, single = total + batch, single + slow
-        print(f"{name:16}{1000 * batch:10.1f}{slow / batch:10.0f} x{other:>13}")
-    print(f"{'all':16}{1000 * total:10.1f}{single / total:10.0f} x\n")
-
-    models = {name: fit(name, train) for name in ("svc", "knn")}
-    print(f"whole matrix for SVC and KNN       {seconds(lambda: corruption_report(models, test, progress=False)):6.2f} s")
-    bare = process("-c", "pass")
-    for label, arguments in {"import robustness_nb": ["-c", "import robustness_nb"], "robustness-nb version": ["-m", "robustness_nb.cli", "version"]}.items():
-        print(f"{label:34} {process(*arguments):6.2f} s (Python alone {bare:.2f} s)")
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "robustness_nb.cli", "run", "digits_gap", "--preset", "quick", "--rerun"], check=True, capture_output=True)
-    print(f"run digits_gap --preset quick      {time.perf_counter() - start:6.2f} s as a process, nothing replayed")
+    peers = installed()
+    if len(peers) < 2: print(f"installed of imagecorruptions and corrupt_tta: {', '.join(peers) or 'neither'}")
+    for size, n in SIZES.items(): against_peers(size, n, peers)
+    growth()
+    digits_graded()
 
 
 if __name__ == "__main__": main()

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from robustness_nb import corruptions
+from robustness_nb import corruptions, evaluation
 from robustness_nb.datasets import Dataset
-from robustness_nb.evaluation import CorruptionReport, corruption_report
+from robustness_nb.evaluation import CorruptionReport, baselines, corruption_report
 
 GRID = dict(corruptions=["gaussian_noise", "blur", "rotate", "occlusion"], severities=[1, 3, 5], seeds=[0, 1, 2])
 
@@ -223,3 +223,51 @@ def test_a_corruption_that_breaks_half_way(number, fitted, data, monkeypatch):
         return blur(*arguments, **options)
     monkeypatch.setattr(corruptions, "corrupt", broken)
     with pytest.raises(ValueError, match="no blur today"): corruption_report(fitted, data, batch_size=10, corruptions=["blur"])
+
+
+# --- errors, mCE, flips
+
+
+def test_errors_follow_from_the_answers(report, data):
+    errors, correct = report.errors("nearest_mean"), report.correct
+    for m, model in enumerate(report.models):
+        found, wrong = errors[model], 1 - correct[m]
+        assert found["mean_error"] == pytest.approx(wrong.mean()) and found["clean_error"] == pytest.approx(1 - report.clean[m].mean())
+        assert found["per_family"] == pytest.approx(dict(noise=wrong[0].mean(), blur=wrong[1].mean(), geometric=wrong[2:].mean()))
+        assert found["per_class"] == pytest.approx({str(k): wrong[..., data.y == k].mean() for k in np.unique(data.y)})
+        baseline = 1 - correct[report.models.index("nearest_mean")].mean((1, 2, 3))
+        assert found["mce"] == pytest.approx(100 * np.mean(wrong.mean((1, 2, 3)) / baseline))
+        for name in "mean_error", "mce", "flip_rate": assert found[f"{name}_interval"][0] <= found[name] <= found[f"{name}_interval"][1]
+    assert errors["nearest_mean"]["mce"] == pytest.approx(100) and errors["nearest_mean"].get("relative_mce", 100) == pytest.approx(100)
+    json.dumps(errors, allow_nan=False)
+
+
+def test_a_flip_is_another_answer_not_a_wrong_one(graded, data, report):
+    answers = graded["svc"].predict(data.x)
+    corrupted = graded["svc"].predict(corruptions.corrupt(data.x, "blur", 5))
+    m = report.models.index("svc")
+    assert np.array_equal(report.flipped[m, 1, 2, 0], corrupted != answers)
+
+
+def test_alexnet_is_the_baseline_of_imagenet_c():
+    names, known = corruptions.names("imagenet-c", extra=False), baselines()["alexnet"]
+    n = 10**6
+    right = np.array([np.arange(n) >= round(n * known[c]) for c in names])
+    report = CorruptionReport(["a"], names, [3], [0], "imagenet-c", np.arange(n)[None] >= round(n * known["clean"]), right[None, :, None, None])
+    found = _model_errors_without_bootstrap(report)
+    assert found["mce"] == pytest.approx(100, abs=1e-3) and found["relative_mce"] == pytest.approx(100, abs=1e-2)
+
+
+def _model_errors_without_bootstrap(report):
+    return {name: share.mean() for name, share in evaluation._scores(report, 0, evaluation._baseline(report, "alexnet")).items()}
+
+
+@pytest.mark.parametrize("baseline, words", [("alexnett", ["baseline", "alexnet"]), ("alexnet", ["no error for", "blur"]), (dict(gaussian_noise=.5), ["no error for", "blur"]),
+                                             (dict.fromkeys(GRID["corruptions"], 0), ["greater than 0", "gaussian_noise"])])
+def test_bad_baselines(baseline, words, report):
+    with pytest.raises(ValueError) as caught: report.errors(baseline)
+    for word in words: assert word in str(caught.value)
+
+
+def test_a_report_says_before_it_starts_what_images_lack(fitted, data):
+    with pytest.raises(ValueError, match="three channels"): corruption_report(fitted, data, corruptions=["colour_quantisation"], ladder="visat-colour")
