@@ -10,7 +10,7 @@ __all__ = ['registry', 'families', 'HENDRYCKS', 'MSCR', 'LUMA', 'PHOTOGRAPHS', '
            'gaussian_noise', 'shot_noise', 'impulse_noise', 'speckle_noise', 'linf_noise', 'l2_noise', 'blur',
            'gaussian_blur', 'defocus_blur', 'glass_blur', 'motion_blur', 'zoom_blur', 'snow', 'frost', 'fog', 'spatter',
            'rotate', 'translate', 'occlusion', 'pixelate', 'quantize', 'brightness', 'contrast', 'saturate',
-           'jpeg_compression', 'elastic_transform', 'colour_quantisation', 'table']
+           'jpeg_compression', 'elastic_transform', 'colour_quantise', 'table']
 
 # %% ../nbs/lib/04_corruptions.ipynb #9b8dc156
 import csv, hashlib, inspect, os, runpy
@@ -846,7 +846,7 @@ def _nearest_centres(pixels, chance, clusters, attempts): # (m, 3) of 0 to 255; 
 ATTEMPTS = 10
 
 @corruption("digital", needs="colour", source="Yu et al. 2025")
-def colour_quantisation(images, draws, clusters, margin):
+def colour_quantise(images, draws, clusters, margin):
     "The main group of like colours gets another colour."
     h, w = images.shape[2:]
     out, clusters = images.copy(), int(clusters)

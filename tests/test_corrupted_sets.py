@@ -84,6 +84,6 @@ def test_an_interrupted_write_leaves_nothing_half_done(data, tmp_path, monkeypat
     def broken(*arguments, **options):
         if next(calls) == 3: raise RuntimeError("power cut")
         return corrupt(*arguments, **options)
-    monkeypatch.setattr(stored, "corrupt", broken)
+    monkeypatch.setattr(corrupted_sets, "corrupt", broken)
     with pytest.raises(RuntimeError): write_cifar_c(data, tmp_path, ["contrast"])
     assert [path.name for path in tmp_path.iterdir()] == ["labels.npy"]

@@ -270,4 +270,4 @@ def test_bad_baselines(baseline, words, report):
 
 
 def test_a_report_says_before_it_starts_what_images_lack(fitted, data):
-    with pytest.raises(ValueError, match="three channels"): corruption_report(fitted, data, corruptions=["colour_quantisation"], ladder="visat-colour")
+    with pytest.raises(ValueError, match="three channels"): corruption_report(fitted, data, corruptions=["colour_quantise"], ladder="visat-colour")
