@@ -173,8 +173,8 @@ def test_colour_quantise_recolours_one_group():
 
 
 PEERS = corruption_peers.installed()
-EXACT = dict(gaussian_blur=.003, defocus_blur=.004, zoom_blur=.004, contrast=.003, brightness=.004, saturate=.004, jpeg_compression=.004, pixelate=.003)  # mean |difference|; a step of a byte is .004
-FREE = {("corrupt_tta", "motion_blur"), ("corrupt_tta", "snow"), ("corrupt_tta", "spatter"), ("corrupt_tta", "fog"), ("imagecorruptions", "elastic_transform"),
+EXACT = dict(gaussian_blur=.003, defocus_blur=.007, zoom_blur=.004, contrast=.003, brightness=.004, saturate=.004, jpeg_compression=.004, pixelate=.009)  # mean |difference|; a step of a byte is .004. Of defocus_blur and pixelate the guide says why
+FREE = {("corrupt_tta", "motion_blur"), ("corrupt_tta", "glass_blur"), ("corrupt_tta", "snow"), ("corrupt_tta", "spatter"), ("corrupt_tta", "fog"), ("imagecorruptions", "elastic_transform"),
         ("imagecorruptions", "zoom_blur")}  # defined otherwise there: see the guide
 
 def pairs(of):
