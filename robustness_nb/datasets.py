@@ -77,7 +77,7 @@ def check_points(
     if not np.isfinite(points).all(): raise ValueError(f"{argument} must be finite, but holds NaN or infinity")
     return points
 
-# %% ../nbs/lib/01_datasets.ipynb #94812273
+# %% ../nbs/lib/01_datasets.ipynb #c2ddb0e3
 @dataclass(frozen=True, eq=False)
 class Dataset:
     "Images or points, and labels, that keep the contract of this project."
@@ -99,6 +99,11 @@ class Dataset:
         kind = "points" if self.x.ndim == 2 else "images"
         told = ", ".join(f"{task} {len(names)}" for task, names in zip(self.tasks, self.classes)) or f"{len(self.classes)} classes"
         return f"Dataset({self.name}: {len(self)} {kind} {self.x.shape[1:]}, {told})"
+
+    @property
+    def sizes(self) -> dict: # {task: number of classes}, empty if there are no tasks
+        "What a network with a head for each task has to know."
+        return dict(zip(self.tasks, map(len, self.classes)))
 
     def only(self, *tasks: str): # -> Dataset
         "Some of the tasks, in the given order. ValueError for a task that this set does not have."
