@@ -729,7 +729,7 @@ class MultiTaskReport:
 
     def __repr__(self): return "\n".join("  ".join(f"{cell:>10}" for cell in line) for line in _multitask_lines(self))
 
-# %% ../nbs/lib/08_evaluation.ipynb #ef6e46c4
+# %% ../nbs/lib/08_evaluation.ipynb #7be735c3
 def multitask_report(
     tasks: list, # names of the tasks
     clean: np.ndarray, # (n, tasks) booleans, whether each answer was right; or (tasks,) accuracies in [0, 1]
@@ -743,8 +743,8 @@ def multitask_report(
     """The four measures of Yu et al. (2025). ValueError for an unknown target or form, arrays that do not fit together, or accuracies
     outside [0, 1]."""
     check_name("form", form, ["non-targeted", "literal"])
-    tasks, given = list(tasks), dict(clean=np.asarray(clean), **{split: np.asarray(values) for split, values in attacked.items()})
     if "clean" in attacked or not attacked: raise ValueError('attacked must hold at least one split, and none called "clean"')
+    tasks, given = list(tasks), {name: np.asarray(values) for name, values in dict(clean=clean, **attacked).items()}
     targets = {split: split if split in tasks else None for split in attacked} if targets is None else targets
     for split in attacked:
         if (target := targets.get(split)) is not None: check_name("task", target, tasks)
