@@ -105,7 +105,7 @@ def published(
     with files("robustness_nb").joinpath(f"data/published_{name}.csv").open(encoding="utf-8") as lines: rows = list(csv.DictReader(lines))
     return [{**row, "value": float(row["value"]) if row["value"] else None} for row in rows]
 
-# %% ../nbs/lib/11_claims.ipynb #8b5d6164
+# %% ../nbs/lib/11_claims.ipynb #edfa0ca5
 def _show(value): # a number, a list of names, a dict of steps or a pair
     if value is None: return "–"
     if isinstance(value, dict): value = [v for _, v in sorted(value.items())]
@@ -115,8 +115,9 @@ def _show(value): # a number, a list of names, a dict of steps or a pair
 def _published(claim): # what was stated, with the tolerance
     words = dict(above_zero="> 0", greater="first > second", no_rise="no rise", no_fall="no fall")
     spread = f" ± {claim.tolerance:g}" if claim.check == "value" and claim.tolerance else ""
-    if claim.check == "at_most": spread = f"; at most {claim.published + claim.tolerance:.3f}"
-    if claim.check == "at_least": spread = f"; at least {claim.published - claim.tolerance:.3f}"
+    if claim.check in ("at_most", "at_least"):
+        bound = f"{claim.check.replace('_', ' ')} {claim.published + (claim.tolerance if claim.check == 'at_most' else -claim.tolerance):.3f}"
+        return f"{_show(claim.published)}; {bound}" if claim.tolerance else bound
     return words.get(claim.check) or _show(claim.published) + spread
 
 def verdict_rows(

@@ -819,7 +819,7 @@ def _multitask_lines(report):
     reasons = {f"{split}: {found[split]['recorr_reason']}" for split in report.attacked if report.targets[split] and found[split]["recorr_reason"]}
     return lines + [[reason] for reason in sorted(reasons)]
 
-# %% ../nbs/lib/08_evaluation.ipynb #f8dbf3dd
+# %% ../nbs/lib/08_evaluation.ipynb #de2d421a
 def task_answers(
     network, # of `models.multi_task`
     data: Dataset, # with at least the network's tasks
@@ -857,12 +857,13 @@ def cross_examination(
     networks: dict, # {name: network of `models.multi_task`}, all with the same tasks
     data: Dataset, # with at least those
     attack, # PGD or another attack
+    sources: list | None = None, # names of the networks that attacks are made on; None: all
     **options, # `seed`, `batch_size` and `progress` of `attack_tasks`
 ) -> dict: # {(made on, shown to): MultiTaskReport}
-    "Show attacks on each network to all of them. Raises what `attack_tasks` does."
+    "Show attacks on each network to all of them. ValueError for an unknown source; otherwise raises what `attack_tasks` does."
     clean, found = {name: task_answers(network, data) for name, network in networks.items()}, {}
-    for source, network in networks.items():
-        made = attack_tasks(network, data, attack, **options)
+    for source in networks if sources is None else sources:
+        made = attack_tasks(networks[check_name("network", source, networks)], data, attack, **options)
         for name, judge in networks.items():
             found[source, name] = multitask_report(list(judge.sizes), clean[name], {task: task_answers(judge, data, images) for task, images in made.items()})
     return found

@@ -233,3 +233,42 @@ def test_a_mean_of_ratios_is_not_a_ratio_of_means():
     reports[0]["a"]["recorr"] = None
     assert multitask_means(reports)["a"]["recorr"] is None
     with pytest.raises(ValueError, match="at least one seed"): multitask_means([])
+
+# --- networks with several heads
+
+def test_a_frozen_backbone_stays_in_evaluation_mode_but_for_attacks():
+    torch = pytest.importorskip("torch")
+    from robustness_nb.attacks import PGD
+    from robustness_nb.models import multi_task, one_task, predict_tasks, resnet9
+    from robustness_nb.training import initialise
+    network = initialise(lambda: multi_task(resnet9(4), dict(colour=4, shape=5), frozen=True), 0).train()
+    assert not any(part.training for part in network.backbone.modules()) and network.heads.training
+    assert all(part.training for part in one_task(network, "shape").train().modules())
+    network.train()
+    data, state = signs(24), {key: value.clone() for key, value in network.state_dict().items()}
+    x, y = data.floats(), data.y % 5
+    moved = {mode: PGD(eps=.1, steps=2, early_stop=False, mode=mode).perturb(one_task(network, "shape"), x, y) for mode in ("eval", "train")}
+    assert (moved["eval"] != moved["train"]).any() and abs(moved["train"] - x).max() <= .1 + 1e-6
+    assert all((value == state[key]).all() for key, value in network.state_dict().items())
+    assert not any(part.training for part in network.backbone.modules())
+    assert (predict_tasks(network, x, "bfloat16") == predict_tasks(network, x)).mean() > .7
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name, features", [("resnet152", 2048), ("vit_b_32", 768)])
+def test_torchvision_backbones(name, features):
+    pytest.importorskip("torchvision")
+    from robustness_nb.models import imagenet, multi_task, predict_tasks
+    network = multi_task(imagenet(name, weights=False), dict(colour=20, shape=13, symbol=216, text=91), frozen=True)
+    assert [head.in_features for head in network.heads.values()] == [features] * 4
+    assert sum(w.numel() for w in network.parameters() if w.requires_grad) == 340 * (features + 1)
+    assert predict_tasks(network, signs(1, size=224).floats()).shape == (1, 4)
+
+@pytest.mark.parametrize("call, words", [
+    (lambda m: m.multi_task(m.resnet9(2), {}), "at least one task"), (lambda m: m.multi_task(m.resnet9(2), dict(a=0)), "sizes['a']"),
+    (lambda m: m.one_task(m.multi_task(m.resnet9(2), dict(colour=2)), "colr"), "unknown task 'colr'"), (lambda m: m.imagenet("resnet50"), "unknown network 'resnet50'"),
+    (lambda m: m.small_vit(width=10, heads=4), "heads must divide width"), (lambda m: m.predict_tasks(m.multi_task(m.resnet9(2), dict(a=2)), np.full((1, 3, 8, 8), 2.)), "[0, 1]")])
+def test_bad_networks(call, words):
+    pytest.importorskip("torch")
+    from robustness_nb import models
+    with pytest.raises(ValueError) as caught: call(models)
+    assert words in str(caught.value)
