@@ -235,12 +235,13 @@ def cifar10(
 
 # %% ../nbs/lib/01_datasets.ipynb #d9ba63d8
 def cached(
-    name: str, # of the dataset and of its folder in the cache
+    name: str, # of the dataset, and of its folder in the cache
     classes: tuple, # the classes' names
     read, # () -> (n, channels, height, width) uint8 images and (n,) int64 labels; called if they are not in the cache
+    key: str | None = None, # the folder's name, if it is not the dataset's
 ) -> Dataset: # uint8, mapped into memory, read-only
     "A dataset that is decoded once. ValueError if `known_data` knows this name with other contents, or if the cache is damaged."
-    folder = cache_folder() / name
+    folder = cache_folder() / (key or name)
     if not folder.exists(): _keep(folder, name, classes, *read())
     try: x, y = (np.load(folder / f"{array}.npy", mmap_mode="r", allow_pickle=False) for array in "xy")
     except (OSError, ValueError) as error: raise ValueError(f"{folder} is damaged ({error}); delete it, and it is made again") from error
@@ -280,7 +281,7 @@ def read_parquet(
     from tqdm import tqdm
     try:
         table = parquet.read_table(path, columns=[column, "label"])
-        pictures = (BytesIO(entry["bytes"]) for entry in tqdm(table[column].to_pylist(), desc=f"decoding {path.name}", leave=False))
+        pictures = (BytesIO(entry["bytes"]) for entry in tqdm(table[column].to_pylist(), desc=f"decoding {path.name}", leave=False, disable=None))
         x = np.stack([np.asarray(Image.open(picture).convert("RGB")) for picture in pictures])
         return np.ascontiguousarray(x.transpose(0, 3, 1, 2)), table["label"].to_numpy().astype(np.int64)
     except (ArrowInvalid, KeyError, OSError, ValueError) as error: raise ValueError(f"{path} is damaged: {error}") from error
