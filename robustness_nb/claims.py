@@ -43,7 +43,7 @@ class Verdict:
 
 REPRODUCED, NOT_REPRODUCED, NOT_TESTED = "reproduced", "not reproduced", "not tested at this preset"
 
-# %% ../nbs/lib/11_claims.ipynb #fbdb96fc
+# %% ../nbs/lib/11_claims.ipynb #f927345d
 def _value(claim, ours): return abs(ours - claim.published) <= claim.tolerance + 1e-12
 def _above_zero(claim, *ours): return all(value > 0 for value in ours)
 def _greater(claim, first, second): return first > second
@@ -54,9 +54,10 @@ def _no_rise(claim, ours):
     return all(after <= before + claim.tolerance for before, after in zip(steps, steps[1:]))
 
 def _at_most(claim, ours): return ours <= claim.published + claim.tolerance
+def _at_least(claim, ours): return ours >= claim.published - claim.tolerance
 def _no_fall(claim, ours): return _no_rise(claim, {step: -value for step, value in ours.items()})
 
-checks = dict(value=_value, at_most=_at_most, above_zero=_above_zero, greater=_greater, members=_members, no_rise=_no_rise, no_fall=_no_fall)
+checks = dict(value=_value, at_most=_at_most, at_least=_at_least, above_zero=_above_zero, greater=_greater, members=_members, no_rise=_no_rise, no_fall=_no_fall)
 
 # %% ../nbs/lib/11_claims.ipynb #b9ed302a
 def _at(metrics, path): # what a dotted path leads to, or None
@@ -104,7 +105,7 @@ def published(
     with files("robustness_nb").joinpath(f"data/published_{name}.csv").open(encoding="utf-8") as lines: rows = list(csv.DictReader(lines))
     return [{**row, "value": float(row["value"]) if row["value"] else None} for row in rows]
 
-# %% ../nbs/lib/11_claims.ipynb #39c1e1fb
+# %% ../nbs/lib/11_claims.ipynb #edfa0ca5
 def _show(value): # a number, a list of names, a dict of steps or a pair
     if value is None: return "–"
     if isinstance(value, dict): value = [v for _, v in sorted(value.items())]
@@ -114,7 +115,9 @@ def _show(value): # a number, a list of names, a dict of steps or a pair
 def _published(claim): # what was stated, with the tolerance
     words = dict(above_zero="> 0", greater="first > second", no_rise="no rise", no_fall="no fall")
     spread = f" ± {claim.tolerance:g}" if claim.check == "value" and claim.tolerance else ""
-    if claim.check == "at_most": spread = f"; at most {claim.published + claim.tolerance:.3f}"
+    if claim.check in ("at_most", "at_least"):
+        bound = f"{claim.check.replace('_', ' ')} {claim.published + (claim.tolerance if claim.check == 'at_most' else -claim.tolerance):.3f}"
+        return f"{_show(claim.published)}; {bound}" if claim.tolerance else bound
     return words.get(claim.check) or _show(claim.published) + spread
 
 def verdict_rows(

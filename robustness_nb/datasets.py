@@ -106,7 +106,7 @@ def whole_file(
         Path(file.name).unlink(missing_ok=True)
         raise
 
-# %% ../nbs/lib/01_datasets.ipynb #94812273
+# %% ../nbs/lib/01_datasets.ipynb #c2ddb0e3
 @dataclass(frozen=True, eq=False)
 class Dataset:
     "Images or points, and labels, that keep the contract of this project."
@@ -128,6 +128,11 @@ class Dataset:
         kind = "points" if self.x.ndim == 2 else "images"
         told = ", ".join(f"{task} {len(names)}" for task, names in zip(self.tasks, self.classes)) or f"{len(self.classes)} classes"
         return f"Dataset({self.name}: {len(self)} {kind} {self.x.shape[1:]}, {told})"
+
+    @property
+    def sizes(self) -> dict: # {task: number of classes}, empty if there are no tasks
+        "What a network with a head for each task has to know."
+        return dict(zip(self.tasks, map(len, self.classes)))
 
     def only(self, *tasks: str): # -> Dataset
         "Some of the tasks, in the given order. ValueError for a task that this set does not have."
@@ -259,12 +264,13 @@ def cifar10(
 
 # %% ../nbs/lib/01_datasets.ipynb #d9ba63d8
 def cached(
-    name: str, # of the dataset and of its folder in the cache
+    name: str, # of the dataset, and of its folder in the cache
     classes: tuple, # the classes' names
     read, # () -> (n, channels, height, width) uint8 images and (n,) int64 labels; called if they are not in the cache
+    key: str | None = None, # the folder's name, if it is not the dataset's
 ) -> Dataset: # uint8, mapped into memory, read-only
     "A dataset that is decoded once. ValueError if `known_data` knows this name with other contents, or if the cache is damaged."
-    folder = cache_folder() / name
+    folder = cache_folder() / (key or name)
     if not folder.exists(): _keep(folder, name, classes, *read())
     try: x, y = (np.load(folder / f"{array}.npy", mmap_mode="r", allow_pickle=False) for array in "xy")
     except (OSError, ValueError) as error: raise ValueError(f"{folder} is damaged ({error}); delete it, and it is made again") from error
@@ -304,7 +310,7 @@ def read_parquet(
     from tqdm import tqdm
     try:
         table = parquet.read_table(path, columns=[column, "label"])
-        pictures = (BytesIO(entry["bytes"]) for entry in tqdm(table[column].to_pylist(), desc=f"decoding {path.name}", leave=False))
+        pictures = (BytesIO(entry["bytes"]) for entry in tqdm(table[column].to_pylist(), desc=f"decoding {path.name}", leave=False, disable=None))
         x = np.stack([np.asarray(Image.open(picture).convert("RGB")) for picture in pictures])
         return np.ascontiguousarray(x.transpose(0, 3, 1, 2)), table["label"].to_numpy().astype(np.int64)
     except (ArrowInvalid, KeyError, OSError, ValueError) as error: raise ValueError(f"{path} is damaged: {error}") from error

@@ -7,9 +7,10 @@ Docs: https://robustness-nb.github.io/robustness_nb/nbs/lib/evaluation.html.md""
 # %% auto #0
 __all__ = ['SURVIVAL', 'NORMS', 'QUANTILES', 'KINDS', 'CorruptionReport', 'corruption_report', 'baselines', 'NoiseReport',
            'noise_report', 'noise_run', 'noise_means', 'calculate_metrics', 'RobustnessReport', 'evaluate_robustness',
-           'RobustnessCurve', 'sanity_warnings', 'evaluation_curve']
+           'RobustnessCurve', 'sanity_warnings', 'evaluation_curve', 'MultiTaskReport', 'multitask_report',
+           'task_answers', 'attack_tasks', 'cross_examination', 'multitask_corruptions', 'multitask_means']
 
-# %% ../nbs/lib/08_evaluation.ipynb #403a00f1
+# %% ../nbs/lib/08_evaluation.ipynb #53052949
 import csv, json, warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -22,8 +23,9 @@ import numpy as np
 from . import corruptions as registry
 from .attacks import FGSM, PGD, adapt_attack
 from .datasets import Dataset, check_name, check_whole, split, whole_file
-from .metrics import AttackSuccess, bootstrap_means, lp_norm, mcnemar, mscr, relative_robustness, robustness_gap, seed_interval, wilson_interval
-from .models import adapt, builders
+from .metrics import (AttackSuccess, RECorr, bootstrap_means, cumulative_error, delta_error, lp_norm, mcnemar, mscr, recorr,
+                                   relative_robustness, robustness_gap, seed_interval, wilson_interval)
+from .models import adapt, builders, one_task, predict_tasks
 from .noise import augment
 
 # %% ../nbs/lib/08_evaluation.ipynb #7ff0c97f
@@ -787,3 +789,232 @@ def evaluation_curve(
 def _half_range(attack, values):
     if not isinstance(attack, (FGSM, PGD)) or attack.bounds is None or attack.targeted: return None
     return float(np.max(np.subtract(*attack.bounds[::-1])) / 2 * values**(1 / attack.p))
+
+# %% ../nbs/lib/08_evaluation.ipynb #75013e97
+@dataclass(frozen=True, eq=False)
+class MultiTaskReport:
+    "What attacks, each on one task or on none, do to all tasks."
+    tasks: list # their names
+    clean: np.ndarray # (tasks,) accuracies
+    attacked: dict # {split: (tasks,) accuracies}
+    targets: dict # {split: the task that was attacked, or None}
+    n: int | None # samples; None: not known
+    right: dict | None # {split: (n, tasks) booleans}, with "clean": what was right; None: only accuracies are known
+    form: str # of RECorr
+    resamples: int # of the bootstrap
+
+    def metrics(self) -> dict: # {split: {metric: value}}, plain Python throughout; None where something is undefined
+        "Accuracies, deltas, cumulative error and RECorr of every split, with 95 % intervals where samples are known."
+        return _multitask_metrics(self)
+
+    def rows(self) -> list: # of dicts: split, target, metric, task, value, n, low, high
+        "Tidy rows of all that has an interval."
+        return _multitask_rows(self)
+
+    def __repr__(self): return "\n".join("  ".join(f"{cell:>10}" for cell in line) for line in _multitask_lines(self))
+
+# %% ../nbs/lib/08_evaluation.ipynb #7be735c3
+def multitask_report(
+    tasks: list, # names of the tasks
+    clean: np.ndarray, # (n, tasks) booleans, whether each answer was right; or (tasks,) accuracies in [0, 1]
+    attacked: dict, # {split: the same, when the images were attacked or corrupted}
+    targets: dict | None = None, # {split: the task that was attacked, or None}; None: a split called like a task attacked that one
+    *,
+    n: int | None = None, # number of samples behind accuracies; None: not known, so tiny deltas go unnoticed
+    form: str = "non-targeted", # of RECorr: the mean over the other tasks; or "literal", the sum over all, divided by the number of others
+    resamples: int = 2000, # of the bootstrap over samples
+) -> MultiTaskReport:
+    """The four measures of Yu et al. (2025). ValueError for an unknown target or form, arrays that do not fit together, or accuracies
+    outside [0, 1]."""
+    check_name("form", form, ["non-targeted", "literal"])
+    if "clean" in attacked or not attacked: raise ValueError('attacked must hold at least one split, and none called "clean"')
+    tasks, given = list(tasks), {name: np.asarray(values) for name, values in dict(clean=clean, **attacked).items()}
+    targets = {split: split if split in tasks else None for split in attacked} if targets is None else targets
+    for split in attacked:
+        if (target := targets.get(split)) is not None: check_name("task", target, tasks)
+    for name, values in given.items():
+        if values.shape != given["clean"].shape or values.shape[-1] != len(tasks) or values.dtype.kind not in "bf":
+            raise ValueError(f"{name} must be (n, {len(tasks)}) booleans or ({len(tasks)},) accuracies as clean is, not {values.dtype} of shape {values.shape}")
+    known = given["clean"].ndim == 2
+    if known and given["clean"].dtype.kind != "b": raise ValueError("clean must be booleans if it has a row for each sample")
+    accuracy = {name: values.mean(0) if known else values.astype(float) for name, values in given.items()}
+    delta_error(*np.broadcast_arrays(accuracy["clean"], list(accuracy.values())))
+    return MultiTaskReport(tasks, accuracy.pop("clean"), accuracy, {split: targets.get(split) for split in attacked}, len(given["clean"]) if known else n,
+                           given if known else None, form, check_whole("resamples", resamples, 1))
+
+# %% ../nbs/lib/08_evaluation.ipynb #9fb7a728
+def _split_metrics(report, split, means): # means: resampled accuracies, {split: (resamples, tasks)}, or None
+    accuracy, target = report.attacked[split], report.targets[split]
+    delta = delta_error(report.clean, accuracy)
+    found = dict(target=target, **_accuracies(report, split, accuracy), delta=dict(zip(report.tasks, delta)), epsilon_cumulative=cumulative_error(delta))
+    ratio = _recorr(report, delta, target)
+    found |= dict(recorr=ratio.value, recorr_reliable=ratio.reliable, recorr_reason=ratio.reason)
+    if means is None: return found
+    deltas = means["clean"] - means[split]
+    found |= dict(delta_interval={task: _interval(d) for task, d in zip(report.tasks, deltas.T)}, epsilon_cumulative_interval=_interval(deltas.sum(1)))
+    if ratio.reliable: found["recorr_interval"] = _interval(_ratios(report, deltas, report.tasks.index(target)))
+    return found
+
+def _accuracies(report, split, accuracy):
+    found = dict(accuracy=dict(zip(report.tasks, accuracy)), epsilon=dict(zip(report.tasks, 1 - accuracy)))
+    if report.n is None: return found
+    low, high = wilson_interval(np.rint(accuracy * report.n), report.n)
+    return found | dict(accuracy_interval=dict(zip(report.tasks, zip(low, high))))
+
+def _recorr(report, delta, target):
+    if target is None: return RECorr(np.nan, False, "undefined: no task was attacked")
+    if len(report.tasks) == 1: return RECorr(np.nan, False, "undefined: there is no other task")
+    t = report.tasks.index(target)
+    tested = {} if report.n is None else dict(clean_error=float(1 - report.clean[t]), n=report.n)
+    return recorr(delta, t, form=report.form, **tested)
+
+def _ratios(report, deltas, t): # of resampled deltas (resamples, tasks)
+    total, k = deltas.sum(1), deltas.shape[1] - 1
+    with np.errstate(divide="ignore", invalid="ignore"): ratios = (total - (deltas[:, t] if report.form == "non-targeted" else 0)) / k / deltas[:, t]
+    return ratios[np.isfinite(ratios)]
+
+# %% ../nbs/lib/08_evaluation.ipynb #89bd5376
+def _multitask_metrics(report):
+    means = None
+    if report.right is not None:
+        resampled = bootstrap_means(np.concatenate([right.T for right in report.right.values()]), report.resamples)
+        means = dict(zip(report.right, np.split(resampled, len(report.right), axis=1)))
+    return _plain(dict(clean=_accuracies(report, "clean", report.clean), **{split: _split_metrics(report, split, means) for split in report.attacked}))
+
+def _multitask_rows(report):
+    rows = []
+    for split, found in report.metrics().items():
+        about = dict(split=split, target=found.get("target"))
+        for metric in "accuracy", "delta":
+            for task, interval in found.get(f"{metric}_interval", {}).items():
+                rows.append(dict(about, metric=metric, task=task, value=found[metric][task], n=report.n, low=interval[0], high=interval[1]))
+        for metric in "epsilon_cumulative", "recorr":
+            if interval := found.get(f"{metric}_interval"): rows.append(dict(about, metric=metric, task="all", value=found[metric], n=report.n, low=interval[0], high=interval[1]))
+    return rows
+
+def _shown_recorr(found): # of a split's metrics, as text
+    if found["recorr"] is None: return "undefined" if found["target"] else ""
+    return f"{found['recorr']:.3f}" + ("" if found["recorr_reliable"] else " (?)")
+
+def _multitask_lines(report):
+    lines = [["split", *(f"d {task}" for task in report.tasks), "cumulative", "RECorr"]]
+    found = report.metrics()
+    for split in report.attacked: lines.append([split, *(f"{d:+.4f}" for d in found[split]["delta"].values()), f"{found[split]['epsilon_cumulative']:+.4f}", _shown_recorr(found[split])])
+    reasons = {f"{split}: {found[split]['recorr_reason']}" for split in report.attacked if report.targets[split] and found[split]["recorr_reason"]}
+    return lines + [[reason] for reason in sorted(reasons)]
+
+# %% ../nbs/lib/08_evaluation.ipynb #de2d421a
+def task_answers(
+    network, # of `models.multi_task`
+    data: Dataset, # with at least the network's tasks
+    images: np.ndarray | None = None, # (n, ...) other versions of the images, float32 in [0, 1] or uint8; None: the clean ones
+    precision: str = "float32", # of the arithmetic, or "bfloat16"
+) -> np.ndarray: # (n, tasks) booleans: which answers are right
+    "Ask a network about every image. ValueError if the data lack one of its tasks."
+    shown = data if images is None else replace(data, x=images)
+    labels = data.only(*network.sizes).y
+    return np.concatenate([predict_tasks(network, shown.floats(slice(i, i + 1000)), precision) for i in range(0, len(data), 1000)]) == labels
+
+def attack_tasks(
+    network, # of `models.multi_task`
+    data: Dataset, # with at least the network's tasks
+    attack, # PGD or another attack
+    *,
+    seed: int = 0, # of what is random in the attack
+    batch_size: int = 250, # images attacked at a time; it matters if the attack has mode="train"
+    progress: bool | None = None, # a progress bar on stderr; None: only on a terminal
+) -> dict: # {task: (n, ...) uint8 adversarial images}
+    "Attack each task in turn. Raises what the attack does."
+    data, made = data.only(*network.sizes), {}
+    with _bar(len(data) * len(data.tasks), "attacked", progress) as bar:
+        for task, labels in zip(data.tasks, data.y.T):
+            target, found = one_task(network, task), np.empty(data.x.shape, np.uint8)
+            for start in range(0, len(data), check_whole("batch_size", batch_size, 1)):
+                part = slice(start, min(start + batch_size, len(data)))
+                moved = attack.perturb(target, data.floats(part), labels[part], seed=seed, numbers=np.arange(part.start, part.stop), batch_size=batch_size)
+                found[part] = np.rint(255 * moved)
+                bar.update(len(moved))
+            made[task] = found
+    return made
+
+def cross_examination(
+    networks: dict, # {name: network of `models.multi_task`}, all with the same tasks
+    data: Dataset, # with at least those
+    attack, # PGD or another attack
+    sources: list | None = None, # names of the networks that attacks are made on; None: all
+    **options, # `seed`, `batch_size` and `progress` of `attack_tasks`
+) -> dict: # {(made on, shown to): MultiTaskReport}
+    "Show attacks on each network to all of them. ValueError for an unknown source; otherwise raises what `attack_tasks` does."
+    clean, found = {name: task_answers(network, data) for name, network in networks.items()}, {}
+    for source in networks if sources is None else sources:
+        made = attack_tasks(networks[check_name("network", source, networks)], data, attack, **options)
+        for name, judge in networks.items():
+            found[source, name] = multitask_report(list(judge.sizes), clean[name], {task: task_answers(judge, data, images) for task, images in made.items()})
+    return found
+
+# %% ../nbs/lib/08_evaluation.ipynb #f8a3984c
+def _weights(old, new): # (new, old) of linear interpolation, or of means where pictures get smaller
+    if new < old:
+        edges = np.linspace(0, old, new + 1)[:, None]
+        return np.maximum(0, np.minimum(edges[1:], np.arange(1, old + 1)) - np.maximum(edges[:-1], np.arange(old))) * new / old
+    place = np.clip((np.arange(new) + .5) * old / new - .5, 0, old - 1)
+    return np.maximum(0, 1 - np.abs(place[:, None] - np.arange(old)))
+
+def _resized(images, size): # (n, c, h, w) to size x size
+    rows, columns = (_weights(old, size).astype(np.float32) for old in images.shape[2:])
+    return np.clip(rows @ images @ columns.T, 0, 1)
+
+def multitask_corruptions(
+    networks: dict, # {name: network of `models.multi_task`}
+    data: Dataset, # with all their tasks
+    corruptions: list, # names
+    severities: list = (1, 2, 3, 4, 5), # whole numbers from 1 to 5
+    *,
+    ladder: str = "digits", # one of `corruptions.ladders()`
+    seed: int = 0, # of the corruptions' noise
+    at: int | None = None, # pixels of a side when the images are corrupted; None: as they are
+    targets: dict | None = None, # {corruption: the task that it is after}; None: none
+    precision: str = "float32", # of the networks' arithmetic, or "bfloat16"
+    progress: bool | None = None, # a progress bar on stderr; None: only on a terminal
+) -> dict: # {name: MultiTaskReport}, its splits "fog/1", "fog/2", ...
+    "Grade networks under every corruption and severity. ValueError for an unknown name or a bad severity."
+    if len(corruptions) == 0 or len(severities) == 0: raise ValueError("corruptions and severities must hold at least one entry")
+    for name in corruptions: registry.parameters(name, 1, ladder)
+    clean, found = {name: task_answers(network, data, precision=precision) for name, network in networks.items()}, {name: {} for name in networks}
+    with _bar(len(data) * len(corruptions) * len(severities), ladder, progress) as bar:
+        for corruption, severity in ((c, s) for c in corruptions for s in severities):
+            images = np.empty(data.x.shape, np.float32)
+            for start in range(0, len(data), step := 1000 if at is None else 50):
+                part = data.floats(slice(start, start + step))
+                made = registry.corrupt(part if at is None else _resized(part, at), corruption, severity, seed=seed, ladder=ladder, start=start)
+                images[start:start + step] = made if at is None else _resized(made, part.shape[2])
+                bar.update(len(part))
+            for name, network in networks.items(): found[name][f"{corruption}/{severity}"] = task_answers(network, data, images, precision)
+    def of(split): return (targets or {}).get(split.split("/")[0])
+    return {name: multitask_report(list(network.sizes), clean[name], found[name], {split: of(split) if of(split) in network.sizes else None for split in found[name]}, resamples=500)
+            for name, network in networks.items()}
+
+# %% ../nbs/lib/08_evaluation.ipynb #d279d7ab
+def multitask_means(
+    metrics: list, # of `MultiTaskReport.metrics()`, one for each seed, all with the same splits and tasks
+) -> dict: # {split: {target, epsilon, delta, epsilon_cumulative, recorr, recorr_of_means, ...}}, plain Python; intervals are half-widths, None for one seed
+    "Means over seeds with the half-width of their 95 % interval (Student's t). ValueError if there is no seed."
+    if not metrics: raise ValueError("metrics must hold at least one seed")
+    def mean(values):
+        if any(value is None for value in values): return None, None
+        middle, low, high = seed_interval(values)
+        return middle, high - middle
+    found = {}
+    for split, first in metrics[0].items():
+        of = found[split] = dict(target=first.get("target"))
+        for name in "epsilon", "delta":
+            if name in first:
+                pairs = {task: mean([m[split][name][task] for m in metrics]) for task in first[name]}
+                of |= {name: {task: pair[0] for task, pair in pairs.items()}, f"{name}_half": {task: pair[1] for task, pair in pairs.items()}}
+        for name in "epsilon_cumulative", "recorr":
+            if name in first: of[name], of[f"{name}_half"] = mean([m[split][name] for m in metrics])
+        if "recorr" in first:
+            of["recorr_reliable"] = all(m[split]["recorr_reliable"] for m in metrics)
+            t = of["target"]
+            of["recorr_of_means"] = recorr(of["delta"], t).value if t and len(of["delta"]) > 1 else None
+    return _plain(found)

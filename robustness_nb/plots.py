@@ -9,7 +9,7 @@ __all__ = ['COLOURS', 'MARKERS', 'LINES', 'WIDTH', 'style', 'look_of', 'readable
            'severity_curves', 'gap_plot', 'comparison_rows', 'ladder_plot', 'corruption_gallery', 'ball_plot',
            'scatter_plot', 'line_panels', 'k_plot', 'clean_mscr_plot', 'noise_heatmap', 'distance_histogram',
            'image_row', 'accuracy_grids', 'accuracy_surfaces', 'mscr_bars', 'optima_plot', 'attack_curves',
-           'attack_examples']
+           'attack_examples', 'task_heatmaps', 'answer_grid']
 
 # %% ../nbs/lib/10_plots.ipynb #222585a1
 from contextlib import contextmanager
@@ -481,4 +481,44 @@ def attack_examples(
                 ax.imshow(np.moveaxis(np.clip(picture, 0, 1), 0, -1), cmap="gray_r", vmin=0, vmax=1)
                 ax.set_title(title, fontsize=8.5)
                 ax.axis("off")
+    return fig
+
+# %% ../nbs/lib/10_plots.ipynb #83f5cb3a
+def task_heatmaps(
+    tables: dict, # {title: (attacked tasks, tasks) deltas in [-1, 1]}
+    targets: list, # names of the attacked tasks
+    tasks: list, # names of the measured ones
+): # -> matplotlib Figure
+    "How much the error of each task rises when one of them is attacked, on one scale, two networks in a row."
+    with style({"axes.grid": False}):
+        fig, axes = _grid(len(tables), .7 + .3 * len(targets))
+        for ax, (title, table) in zip(axes, tables.items()):
+            ax.imshow(np.asarray(table), cmap="cividis", vmin=0, vmax=1, aspect="auto")
+            for (i, j), value in np.ndenumerate(table):
+                ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=8.5, color="black" if value > .55 else "white", weight="bold" if targets[i] == tasks[j] else None)
+            ax.set(xticks=range(len(tasks)), yticks=range(len(targets)), yticklabels=targets)
+            ax.set_title(title, fontsize=9)
+            ax.set_xticks(range(len(tasks)), tasks, fontsize=9)
+            ax.tick_params(length=0, labelbottom=True)
+            ax.spines[:].set_visible(False)
+        fig.supxlabel("task measured", fontsize=10)
+        fig.supylabel("task attacked", fontsize=10)
+    return fig
+
+# %% ../nbs/lib/10_plots.ipynb #51a9f471
+def answer_grid(
+    pictures: list, # of (title, (h, w, 3) image in [0, 1], {task: (answer, whether it is right)})
+    columns: int = 4, # pictures in a row
+): # -> matplotlib Figure
+    "Images with the answers to every task below them."
+    rows, lines = -(-len(pictures) // columns), max(len(answers) for _, _, answers in pictures)
+    with style({"axes.grid": False}):
+        fig, axes = plt.subplots(rows, columns, figsize=(WIDTH, rows * (WIDTH / columns + .3 + .13 * lines)), squeeze=False)
+        for ax in axes.flat: ax.axis("off")
+        for ax, (title, image, answers) in zip(axes.flat, pictures):
+            ax.imshow(np.asarray(image), vmin=0, vmax=1)
+            ax.set_title(title, fontsize=8)
+            for k, (answer, right) in enumerate(answers.values()):
+                ax.text(0, -.06 - .12 * k, f"{'' if right else 'x '}{answer}", transform=ax.transAxes, fontsize=6.5, va="top", color="black" if right else COLOURS[1], weight=None if right else "bold")
+            ax.text(0, -.06 - .12 * lines, " ", transform=ax.transAxes, fontsize=6.5, va="top")
     return fig

@@ -255,7 +255,7 @@ def _read_image(path, size): # (height, width, 3) uint8, or None if it cannot be
 def _read_images(paths, labels, size): # -> (m, 3, height, width) uint8 and (m,) labels
     from tqdm import tqdm
     x, kept, lost, shape = None, [], [], None
-    for row, path in enumerate(tqdm(paths, desc="reading images", leave=False)):
+    for row, path in enumerate(tqdm(paths, desc="reading images", leave=False, disable=None)):
         image = _read_image(path, size)
         if image is None: lost.append(path)
         else:
@@ -322,7 +322,7 @@ def visat(
     if size is not None: check_whole("size", size, 8)
     state = repr((str(folder.resolve()), classes, size, [(str(p.relative_to(folder)), p.stat().st_size, p.stat().st_mtime_ns) for p in paths]))
     labels = np.array([number[path.parent.name] for path in paths], np.int64)
-    return cached(f"visat_{part}_{hashlib.sha256(state.encode()).hexdigest()[:12]}", classes, lambda: _read_images(paths, labels, size))
+    return cached(f"visat_{part}", classes, lambda: _read_images(paths, labels, size), f"visat_{part}_{hashlib.sha256(state.encode()).hexdigest()[:12]}")
 
 # %% ../nbs/lib/14_signs.ipynb #36f7c374
 def save_signs(
