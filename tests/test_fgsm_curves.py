@@ -43,7 +43,7 @@ def test_claims_quote_the_published_numbers():
 def test_the_records_hold_every_curve_and_what_must_hold_of_it(preset):
     [record] = [r for r in map(load, RECORDS) if r.parameters == resolve("fgsm_curves", dict(preset=preset))]
     m, p = record.metrics, record.parameters
-    assert not any("changes" in commit for commit in m["code_of_parts"])
+    assert not any("changes" in commit for commit in m["parts_made_by"]["studies"])
     rows = {(row["data"], row["model"], row["attack"], row["eps"]): row["value"] for row in record.rows if row["metric"] == "robust_accuracy"}
     for victim in p["victims"]:
         data, model = victim.split("_", 1)
@@ -72,7 +72,7 @@ def test_a_small_run_is_the_same_twice_and_its_artefacts_are_seen(tmp_path):
         return json.loads(done.stdout)
     first, second = call("one"), call("two")
     assert first["metrics"].keys() == second["metrics"].keys()
-    for name in first["metrics"]: assert name == "code_of_parts" or first["metrics"][name] == second["metrics"][name]
+    for name in first["metrics"]: assert name == "parts_made_by" or first["metrics"][name] == second["metrics"][name]
     m = first["metrics"]
     assert m["artefacts"]["flag"]["says"] == 1 > m["artefacts"]["flag"]["true"] and all(flawed > sound for flawed, sound in m["artefacts"]["twice"].values())
     assert m["unclipped"]["eps_10"]["loose"] >= m["unclipped"]["eps_10"]["strict"] and m["unclipped"]["eps_10"]["outside"] > 0
