@@ -17,10 +17,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 from .metrics import seed_interval
 
-# %% ../nbs/lib/10_plots.ipynb #f408a8cf
-COLOURS = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000"
-MARKERS = "o", "s", "^", "D", "v", "x"
-LINES = "-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1))
+# %% ../nbs/lib/10_plots.ipynb #cb787b11
+COLOURS = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000", "#E69F00"
+MARKERS = "o", "s", "^", "D", "v", "x", "P"
+LINES = "-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1))
 WIDTH = 5.2 # inches
 
 @contextmanager
@@ -40,7 +40,7 @@ def look_of(
     k: int, # number of the model or condition
 ) -> dict: # keyword arguments of `plot`
     "Colour, marker and line of number `k`."
-    return dict(color=COLOURS[k % 6], marker=MARKERS[k % 6], linestyle=LINES[k % 6], markersize=4, linewidth=1.4)
+    return dict(color=COLOURS[k % 7], marker=MARKERS[k % 7], linestyle=LINES[k % 7], markersize=4, linewidth=1.4)
 
 def readable(
     name: str, # e.g. "shot_noise", "svc"
@@ -83,7 +83,7 @@ def corruption_heatmap(
         fig.supxlabel("severity", fontsize=10)
     return fig
 
-# %% ../nbs/lib/10_plots.ipynb #66fe6bc2
+# %% ../nbs/lib/10_plots.ipynb #fd23adce
 def severity_curves(
     record, # a Record of a corruption report
 ): # -> matplotlib Figure
@@ -98,7 +98,7 @@ def severity_curves(
                 mean, low, high = seed_interval([[np.mean([value[model, name, s, seed] for name in panel]) for s in severities] for seed in seeds])
                 x = list(map(int, severities))
                 ax.plot([0, *x], [value[model, "clean", "0", None], *mean], **look_of(k), label=readable(model))
-                ax.fill_between(x, low, high, color=COLOURS[k % 6], alpha=.2, linewidth=0)
+                ax.fill_between(x, low, high, color=COLOURS[k % 7], alpha=.2, linewidth=0)
             ax.set(title=readable(panel[0]) if len(panel) == 1 else "mean of all", ylim=(0, 1.02), xticks=[0, *x])
         fig.supxlabel("severity", fontsize=10)
         fig.supylabel("accuracy", fontsize=10)
@@ -223,7 +223,7 @@ def scatter_plot(
         fig.legend(loc="outside upper center", ncols=3, fontsize=9, markerscale=2 if pair is None else 1)
     return fig
 
-# %% ../nbs/lib/10_plots.ipynb #a2778ded
+# %% ../nbs/lib/10_plots.ipynb #a455824d
 def line_panels(
     panels: dict, # {title: {name: dict(x=..., y=..., half=...)}}; `half` is the interval's half-width, absent for published values
     xlabel: str, # for all
@@ -250,10 +250,10 @@ def line_panels(
     return fig
 
 def _line(ax, k, name, x, y, half=None):
-    if half is None: return ax.plot(x, y, linestyle="none", marker=MARKERS[k % 6], markerfacecolor="none", color="black", markersize=7, label=name)
+    if half is None: return ax.plot(x, y, linestyle="none", marker=MARKERS[k % 7], markerfacecolor="none", color="black", markersize=7, label=name)
     y, half = np.asarray(y), np.array(half, float)
     ax.plot(x, y, **look_of(k), label=name)
-    ax.fill_between(x, y - half, y + half, color=COLOURS[k % 6], alpha=.2, linewidth=0)
+    ax.fill_between(x, y - half, y + half, color=COLOURS[k % 7], alpha=.2, linewidth=0)
 
 # %% ../nbs/lib/10_plots.ipynb #29531771
 def k_plot(
@@ -432,7 +432,7 @@ def optima_plot(
         fig.legend(loc="outside upper center", ncols=2, fontsize=9)
     return fig
 
-# %% ../nbs/lib/10_plots.ipynb #5c8e4889
+# %% ../nbs/lib/10_plots.ipynb #f08f8772
 def attack_curves(
     panels: dict, # {title: {name: dict(x=..., y=..., low=..., high=..., clean=...)}}: sizes > 0, accuracies with their interval, and the accuracy without attack
     xlabel: str, # for all
@@ -450,10 +450,11 @@ def attack_curves(
             for name, line in series.items():
                 k, x = names.index(name), [left, *line["x"]]
                 ax.plot(x, [line["clean"], *line["y"]], **look_of(k), label=name)
-                ax.fill_between(line["x"], line["low"], line["high"], color=COLOURS[k % 6], alpha=.2, linewidth=0)
+                ax.fill_between(line["x"], line["low"], line["high"], color=COLOURS[k % 7], alpha=.2, linewidth=0)
             if chance is not None: ax.axhline(chance, color="0.4", linewidth=.9, linestyle=":")
             ax.set_xscale("log", base=2)
-            ax.xaxis.set_major_formatter(lambda value, _: f"{value:.2g}" if value < 10 else f"{value:.0f}")
+            ax.xaxis.set_major_locator(plt.LogLocator(2, numticks=4))
+            ax.xaxis.set_major_formatter(lambda value, _: f"{value:.1g}" if value < 1 else f"{value:.0f}")
             ax.set(title=title, ylim=(-.02, 1.02))
             ax.tick_params(labelbottom=True)
         fig.supxlabel(xlabel, fontsize=10)

@@ -244,7 +244,7 @@ def _gtsrb_files(part): # -> paths and labels
     paths, labels = zip(*found._samples)
     return list(map(Path, paths)), np.array(labels, np.int64)
 
-# %% ../nbs/lib/14_signs.ipynb #d94cf6e1
+# %% ../nbs/lib/14_signs.ipynb #563bfbcf
 def _read_image(path, size): # (height, width, 3) uint8, or None if it cannot be read
     from PIL import Image, UnidentifiedImageError
     try:
@@ -302,7 +302,7 @@ def split_tracks(
     chosen = np.isin(tracks, np.random.default_rng(check_whole("seed", seed, 0)).permutation(known)[:count])
     return data[~chosen], data[chosen]
 
-# %% ../nbs/lib/14_signs.ipynb #4e35291b
+# %% ../nbs/lib/14_signs.ipynb #e29de6b0
 def visat(
     folder, # that has attributes.csv and the parts
     part: str, # a folder in it: "train", "val" or "test"

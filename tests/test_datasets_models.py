@@ -129,7 +129,7 @@ def test_every_model_fits_and_repeats_itself(name, digits_split):
     train, test = digits_split
     first, second = (fit(name, train[:300], seed=5).predict(test.x) for _ in range(2))
     assert first.dtype == np.int64 and np.array_equal(first, second)
-    assert ((first == test.y).mean() > .8) == (name != "majority_class")
+    assert ((first == test.y).mean() > .7) == (name != "majority_class")
 
 
 def scores(images):
