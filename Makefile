@@ -4,12 +4,12 @@ PRESET ?= quick
 BIN := .venv/bin
 
 # .venv/.core, .venv/.dev and .venv/.bench say what is installed; a change of pyproject.toml makes them stale.
-EXTRAS_dev := [dev,docs,torch]
+EXTRAS_dev := [dev,docs,torch,frost]
 EXTRAS_bench := [bench]
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "reproduce installs the library alone into .venv; test, docs and lab add the tools of its dev and docs extras, and PyTorch."
+	@echo "reproduce installs the library alone into .venv; test, docs and lab add the tools of its dev and docs extras, PyTorch and the photographs of frost."
 
 reproduce: .venv/.core ## run every paper notebook and print the scorecard (PRESET=quick)
 	$(BIN)/robustness-nb reproduce --preset $(PRESET)

@@ -79,7 +79,7 @@ def _parameters(pairs, file): # -p k=v and -f file as one dict; values are YAML,
         except yaml.YAMLError as error: raise ValueError(f"-p {pair}: {value!r} is not YAML") from error
     return found
 
-# %% ../nbs/lib/13_cli.ipynb #7b335062
+# %% ../nbs/lib/13_cli.ipynb #2ec16951
 @app.command()
 def run(
     experiment: Annotated[str, typer.Argument(help="Its name, e.g. digits_gap.")],
@@ -101,7 +101,7 @@ def run(
 
 def _summary(metrics): # the plain numbers of a record's metrics, a row for each model
     rows = [{"model": model, **{k.replace("_", " "): "–" if v is None else f"{v:.3f}" for k, v in values.items() if v is None or isinstance(v, float)}}
-            for model, values in metrics.items()]
+            for model, values in metrics.items() if isinstance(values, dict)]
     return _table([row for row in rows if row.keys() == rows[0].keys()])
 
 def _places(done):
