@@ -4,7 +4,6 @@ All figures are measured in one process, each the best of several tries that tak
 for a minute on digits blown up to 32 x 32 pixels. Foolbox, ART and torchattacks are optional (extra `bench`; torchattacks by `pip install --no-deps torchattacks`, as it asks for an old requests).
 """
 import gc
-import time
 import warnings
 import numpy as np
 import torch
@@ -13,21 +12,10 @@ from robustness_nb.datasets import Dataset, digits, split
 from robustness_nb.evaluation import evaluate_robustness, evaluation_curve
 from robustness_nb.models import adapt, fit, resnet9
 from robustness_nb.training import initialise, train
+from turns import best
 
-EPS, STEPS, TRIES = .2, 20, 3
+EPS, STEPS = .2, 20
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def seconds(*works, tries=TRIES):
-    "The best of several tries for each, one after the other, so that all meet the same weather."
-    best = [float("inf")] * len(works)
-    for _ in range(tries):
-        for k, work in enumerate(works):
-            start = time.perf_counter()
-            work()
-            if DEVICE == "cuda": torch.cuda.synchronize()
-            best[k] = min(best[k], time.perf_counter() - start)
-    return best
 
 
 def large(data): # 8 x 8 pixels to 32 x 32
@@ -74,7 +62,7 @@ def compare(net, images, labels):
             theirs = works[name]()
             differ = np.abs(made - (theirs.cpu().numpy() if torch.is_tensor(theirs) else theirs)).reshape(len(made), -1).max(1) > 1e-6
             print(f"{name} and {library}: {len(made) - differ.sum()} of {len(made)} adversarial images are the same")
-        mine, *times = seconds(lambda: attack.perturb(net, images, labels), *(works[name] for works in others.values()), tries=12 if name == "FGSM" else TRIES)
+        mine, *times = best(lambda: attack.perturb(net, images, labels), *(works[name] for works in others.values()), tries=12 if name == "FGSM" else 3)
         print(f"{name:5} of {len(x)} images: {1000 * mine:8.1f} ms; " + ", ".join(f"{library} {t / mine:.2f} x" for library, t in zip(others, times)))
     return others
 
@@ -111,25 +99,25 @@ def main():
     print(f"ResNet-9 on {DEVICE}, {torch.get_num_threads()} threads, clean accuracy {(adapt(net).predict(images) == labels).mean():.1%}, eps {EPS:.3f}\n")
 
     others = compare(net, images, labels)
-    fgsm, pass_ = seconds(lambda: FGSM(EPS).perturb(net, images, labels), lambda: bare(net, images, labels), tries=12)
+    fgsm, pass_ = best(lambda: FGSM(EPS).perturb(net, images, labels), lambda: bare(net, images, labels), tries=12)
     print(f"\nFGSM against a bare forward and input-gradient pass: {fgsm / pass_:.2f} x")
 
     active, full = PGD(EPS, steps=STEPS, step_size=EPS / 4), PGD(EPS, steps=STEPS, step_size=EPS / 4, early_stop=False)
-    a, b = seconds(lambda: evaluate_robustness(net, active, part), lambda: evaluate_robustness(net, full, part))
+    a, b = best(lambda: evaluate_robustness(net, active, part), lambda: evaluate_robustness(net, full, part))
     robust_a, robust_b = (evaluate_robustness(net, attack, part).robust_accuracy for attack in (active, full))
     print(f"PGD-{STEPS} evaluated with the active set: {b / a:.1f} x as fast as without; robust accuracy {robust_a:.2%} and {robust_b:.2%}")
     if "torchattacks" in others:
         import torchattacks as ta
         right = adapt(net).predict(images) == labels
         def pgd(): return robust(net, right, labels, others["torchattacks"]["PGD"]())
-        t, = seconds(pgd)
+        t, = best(pgd)
         print(f"  and {t / a:.1f} x as fast as torchattacks, whose robust accuracy is {pgd():.2%}")
         sizes = np.linspace(.01, .2, 20)
         halves = [(torch.tensor(test.x[rows], device=DEVICE), torch.tensor(test.y[rows], device=DEVICE)) for rows in (slice(0, 250), slice(250, 500))]
         known = adapt(net).predict(test.x) == test.y
         def one_by_one(): return [robust(net, known, test.y, torch.cat([ta.FGSM(net, eps)(x, y) for x, y in halves])) for eps in sizes]
         def at_once(): return evaluation_curve(net, FGSM, sizes, test, batch_size=250)
-        curve, loop = seconds(at_once, one_by_one)
+        curve, loop = best(at_once, one_by_one)
         gap = np.abs(at_once().robust_accuracy - one_by_one()).max()
         print(f"FGSM curve of 20 sizes, 500 images: {loop / curve:.1f} x as fast as torchattacks size by size; robust accuracies differ by at most {gap:.2%}")
 
@@ -138,7 +126,7 @@ def main():
         data = small if name != "net" else part[:100]
         attack = SimBA(.3, max_iter=30)
         together, alone = attack.run(model, data.x, data.y), attack.run(model, data.x, data.y, batch_size=1)
-        a, b = seconds(lambda: attack.run(model, data.x, data.y), lambda: attack.run(model, data.x, data.y, batch_size=1), tries=1)
+        a, b = best(lambda: attack.run(model, data.x, data.y), lambda: attack.run(model, data.x, data.y, batch_size=1), tries=1)
         print(f"SimBA on 100 images, {name}: a batch is {b / a:.0f} x as fast as one at a time; queries {together.queries.sum()} and {alone.queries.sum()}")
     few, many = (alive(net, PGD(EPS, steps=steps, early_stop=False), images, labels) for steps in (2, 40))
     print(f"Tensors alive during PGD: {few / 2**20:.1f} MiB with 2 steps, {many / 2**20:.1f} MiB with 40")

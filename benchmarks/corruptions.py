@@ -13,20 +13,10 @@ from robustness_nb.corruptions import corrupt, names
 from robustness_nb.datasets import digits, split
 from robustness_nb.evaluation import corruption_report
 from robustness_nb.models import fit
+from turns import best
 
 SIZES = {32: 256, 224: 8}  # pixels: images in a batch
-LADDER, TRIES = "imagenet-c", 3  # the peers know no other ladder
-
-
-def best(*works, tries=TRIES):
-    "Seconds of the best of several tries for each, one after the other, so that all meet the same weather."
-    found = [float("inf")] * len(works)
-    for _ in range(tries):
-        for k, work in enumerate(works):
-            start = time.perf_counter()
-            work()
-            found[k] = min(found[k], time.perf_counter() - start)
-    return found
+LADDER = "imagenet-c"  # the only one that the peers know
 
 
 def photographs(n, size):

@@ -9,7 +9,7 @@ __all__ = ['registry', 'families', 'HENDRYCKS', 'MSCR', 'LUMA', 'PHOTOGRAPHS', '
            'corruption', 'ladder_sources', 'ladders', 'check_severity', 'parameters', 'names', 'corrupt', 'check_needs',
            'gaussian_noise', 'shot_noise', 'impulse_noise', 'speckle_noise', 'linf_noise', 'l2_noise', 'blur',
            'gaussian_blur', 'defocus_blur', 'glass_blur', 'motion_blur', 'zoom_blur', 'snow', 'frost', 'fog', 'spatter',
-           'rotate', 'translate', 'occlusion', 'pixelate', 'quantize', 'brightness', 'contrast', 'saturate',
+           'rotate', 'translate', 'occlusion', 'averages', 'pixelate', 'quantize', 'brightness', 'contrast', 'saturate',
            'jpeg_compression', 'elastic_transform', 'colour_quantise', 'table']
 
 # %% ../nbs/lib/04_corruptions.ipynb #9b8dc156
@@ -720,13 +720,17 @@ def occlusion(images, draws, side):
     hidden = (top <= y) & (y < top + side) & (left <= x) & (x < left + side)
     return np.where(hidden, 0, images)
 
-# %% ../nbs/lib/04_corruptions.ipynb #a57f14a7
-@_mixer
-def _averages(size: int, cells: int) -> np.ndarray: # (cells, size), rows that sum to 1
-    "Weights of `size` pixels in `cells` equal cells."
+# %% ../nbs/lib/04_corruptions.ipynb #442efa6a
+def averages(
+    size: int, # pixels
+    cells: int, # equal parts of them, at most as many
+) -> np.ndarray: # (cells, size) float64, rows that sum to 1
+    "How much each pixel weighs in the mean of each cell."
     edges = np.linspace(0, size, cells + 1)[:, None]
     overlap = np.minimum(edges[1:], np.arange(1, size + 1)) - np.maximum(edges[:-1], np.arange(size))
     return np.maximum(overlap, 0) * cells / size
+
+_averages = _mixer(averages)
 
 @corruption("digital", source=HENDRYCKS, inverse=("scale",))
 def pixelate(images, draws, scale):
@@ -804,7 +808,7 @@ def elastic_transform(images, draws, alpha_fraction, sigma_fraction, affine_frac
     y, x = np.float32(size_multiplier * alpha_fraction) * _smooth(shifts, sigma_fraction * size_multiplier, "symmetric", 3).transpose(1, 0, 2, 3)
     return _warp(images, y, x, "symmetric")
 
-# %% ../nbs/lib/04_corruptions.ipynb #ea7377a2
+# %% ../nbs/lib/04_corruptions.ipynb #3b1ed185
 @_compiled
 def _nearest_centres(pixels, chance, clusters, attempts): # (m, 3) of 0 to 255; chance (attempts, clusters) -> (m,) labels of the best attempt
     m = len(pixels)

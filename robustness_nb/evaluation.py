@@ -708,13 +708,13 @@ def _right(report): return (report.samples.adversarial_prediction == report.samp
 
 def _was_right(report): return (report.samples.clean_prediction == report.samples.label).to_numpy()
 
-# %% ../nbs/lib/08_evaluation.ipynb #d5a2c0aa
+# %% ../nbs/lib/08_evaluation.ipynb #2c4b0db7
 def _curve_metrics(curve):
     low, high = zip(*(report.intervals["robust_accuracy"] for report in curve.reports))
     names = "robust_accuracy", "attack_success_rate", "linf_norm_mean", "l2_norm_mean", "mean_queries_all", "mean_queries_success"
-    lists = {name: [getattr(report, name) for report in curve.reports] for name in names}
+    lists, smallest = {name: [getattr(report, name) for report in curve.reports] for name in names}, curve.smallest_eps()
     return _plain(dict(num_samples=curve.reports[0].num_samples, clean_accuracy=curve.reports[0].clean_accuracy, epsilons=curve.epsilons, **lists, robust_accuracy_low=low, robust_accuracy_high=high,
-                       broken_first_at=[int((curve.smallest_eps() == eps).sum()) for eps in curve.epsilons], area=curve.area, area_interval=curve.area_interval(), warnings=curve.warnings()))
+                       broken_first_at=[int((smallest == eps).sum()) for eps in curve.epsilons], area=curve.area, area_interval=curve.area_interval(), warnings=curve.warnings()))
 
 # %% ../nbs/lib/08_evaluation.ipynb #1007f6cc
 def _smallest_eps(curve):
@@ -952,11 +952,9 @@ def cross_examination(
             found[source, name] = multitask_report(list(judge.sizes), clean[name], {task: task_answers(judge, data, images) for task, images in made.items()})
     return found
 
-# %% ../nbs/lib/08_evaluation.ipynb #f8a3984c
+# %% ../nbs/lib/08_evaluation.ipynb #3d537091
 def _weights(old, new): # (new, old) of linear interpolation, or of means where pictures get smaller
-    if new < old:
-        edges = np.linspace(0, old, new + 1)[:, None]
-        return np.maximum(0, np.minimum(edges[1:], np.arange(1, old + 1)) - np.maximum(edges[:-1], np.arange(old))) * new / old
+    if new < old: return registry.averages(old, new)
     place = np.clip((np.arange(new) + .5) * old / new - .5, 0, old - 1)
     return np.maximum(0, 1 - np.abs(place[:, None] - np.arange(old)))
 

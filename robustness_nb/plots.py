@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from .metrics import seed_interval
 
-# %% ../nbs/lib/10_plots.ipynb #cb787b11
+# %% ../nbs/lib/10_plots.ipynb #fbafcfe5
 COLOURS = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000", "#E69F00"
 MARKERS = "o", "s", "^", "D", "v", "x", "P"
 LINES = "-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1))
@@ -40,7 +40,8 @@ def look_of(
     k: int, # number of the model or condition
 ) -> dict: # keyword arguments of `plot`
     "Colour, marker and line of number `k`."
-    return dict(color=COLOURS[k % 7], marker=MARKERS[k % 7], linestyle=LINES[k % 7], markersize=4, linewidth=1.4)
+    k %= len(COLOURS)
+    return dict(color=COLOURS[k], marker=MARKERS[k], linestyle=LINES[k], markersize=4, linewidth=1.4)
 
 def readable(
     name: str, # e.g. "shot_noise", "svc"
@@ -83,7 +84,7 @@ def corruption_heatmap(
         fig.supxlabel("severity", fontsize=10)
     return fig
 
-# %% ../nbs/lib/10_plots.ipynb #fd23adce
+# %% ../nbs/lib/10_plots.ipynb #4ea06184
 def severity_curves(
     record, # a Record of a corruption report
 ): # -> matplotlib Figure
@@ -98,7 +99,7 @@ def severity_curves(
                 mean, low, high = seed_interval([[np.mean([value[model, name, s, seed] for name in panel]) for s in severities] for seed in seeds])
                 x = list(map(int, severities))
                 ax.plot([0, *x], [value[model, "clean", "0", None], *mean], **look_of(k), label=readable(model))
-                ax.fill_between(x, low, high, color=COLOURS[k % 7], alpha=.2, linewidth=0)
+                ax.fill_between(x, low, high, color=look_of(k)["color"], alpha=.2, linewidth=0)
             ax.set(title=readable(panel[0]) if len(panel) == 1 else "mean of all", ylim=(0, 1.02), xticks=[0, *x])
         fig.supxlabel("severity", fontsize=10)
         fig.supylabel("accuracy", fontsize=10)
@@ -223,7 +224,7 @@ def scatter_plot(
         fig.legend(loc="outside upper center", ncols=3, fontsize=9, markerscale=2 if pair is None else 1)
     return fig
 
-# %% ../nbs/lib/10_plots.ipynb #a455824d
+# %% ../nbs/lib/10_plots.ipynb #c8304dc9
 def line_panels(
     panels: dict, # {title: {name: dict(x=..., y=..., half=...)}}; `half` is the interval's half-width, absent for published values
     xlabel: str, # for all
@@ -243,17 +244,20 @@ def line_panels(
             if log: ax.set_xscale("log")
             ax.set_title(title)
             ax.tick_params(labelbottom=True)
-        fig.supxlabel(xlabel, fontsize=10)
-        fig.supylabel(ylabel, fontsize=10)
-        handles = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels())}
-        fig.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=2, fontsize=9)
+        _label(fig, axes, xlabel, ylabel)
     return fig
 
+def _label(fig, axes, xlabel, ylabel): # once for all panels, with a legend of every line that is in one of them
+    fig.supxlabel(xlabel, fontsize=10)
+    fig.supylabel(ylabel, fontsize=10)
+    handles = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels())}
+    fig.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=2, fontsize=9)
+
 def _line(ax, k, name, x, y, half=None):
-    if half is None: return ax.plot(x, y, linestyle="none", marker=MARKERS[k % 7], markerfacecolor="none", color="black", markersize=7, label=name)
+    if half is None: return ax.plot(x, y, linestyle="none", marker=look_of(k)["marker"], markerfacecolor="none", color="black", markersize=7, label=name)
     y, half = np.asarray(y), np.array(half, float)
     ax.plot(x, y, **look_of(k), label=name)
-    ax.fill_between(x, y - half, y + half, color=COLOURS[k % 7], alpha=.2, linewidth=0)
+    ax.fill_between(x, y - half, y + half, color=look_of(k)["color"], alpha=.2, linewidth=0)
 
 # %% ../nbs/lib/10_plots.ipynb #29531771
 def k_plot(
@@ -432,7 +436,7 @@ def optima_plot(
         fig.legend(loc="outside upper center", ncols=2, fontsize=9)
     return fig
 
-# %% ../nbs/lib/10_plots.ipynb #f08f8772
+# %% ../nbs/lib/10_plots.ipynb #9c6a4b4e
 def attack_curves(
     panels: dict, # {title: {name: dict(x=..., y=..., low=..., high=..., clean=...)}}: sizes > 0, accuracies with their interval, and the accuracy without attack
     xlabel: str, # for all
@@ -450,17 +454,14 @@ def attack_curves(
             for name, line in series.items():
                 k, x = names.index(name), [left, *line["x"]]
                 ax.plot(x, [line["clean"], *line["y"]], **look_of(k), label=name)
-                ax.fill_between(line["x"], line["low"], line["high"], color=COLOURS[k % 7], alpha=.2, linewidth=0)
+                ax.fill_between(line["x"], line["low"], line["high"], color=look_of(k)["color"], alpha=.2, linewidth=0)
             if chance is not None: ax.axhline(chance, color="0.4", linewidth=.9, linestyle=":")
             ax.set_xscale("log", base=2)
             ax.xaxis.set_major_locator(plt.LogLocator(2, numticks=4))
             ax.xaxis.set_major_formatter(lambda value, _: f"{value:.1g}" if value < 1 else f"{value:.0f}")
             ax.set(title=title, ylim=(-.02, 1.02))
             ax.tick_params(labelbottom=True)
-        fig.supxlabel(xlabel, fontsize=10)
-        fig.supylabel(ylabel, fontsize=10)
-        handles = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels())}
-        fig.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=2, fontsize=9)
+        _label(fig, axes, xlabel, ylabel)
     return fig
 
 # %% ../nbs/lib/10_plots.ipynb #f6a63081
