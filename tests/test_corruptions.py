@@ -130,9 +130,10 @@ def test_a_higher_severity_damages_more(name, digits_split):
 
 
 def draw_uniform(draws): return draws.uniform(50)
+def draw_singles(draws): return draws.uniform(50, dtype=np.float32)
 def draw_normal(draws): return draws.normal(50)
 
-@pytest.mark.parametrize("draw, law", [(draw_uniform, stats.uniform), (draw_normal, stats.norm)])
+@pytest.mark.parametrize("draw, law", [(draw_uniform, stats.uniform), (draw_singles, stats.uniform), (draw_normal, stats.norm)])
 @pytest.mark.parametrize("seed", range(3))
 def test_draws_follow_their_law(draw, law, seed):
     numbers = draw(Draws(1000, key=(seed,)))
@@ -148,7 +149,7 @@ def poisson_p_value(counts, mean, top=np.inf):
     observed = np.histogram(counts, [-1, *cells + .5, np.inf])[0]
     return stats.chisquare(observed, np.diff(stats.poisson.cdf([-1, *cells, np.inf], mean)) * counts.size).pvalue
 
-@pytest.mark.parametrize("mean", [.3, 4., 60.])
+@pytest.mark.parametrize("mean", [.3, 4., 60., 150.7, 500.])
 def test_poisson_draws_follow_their_law(mean):
     assert poisson_p_value(Draws(1000, key=(1,)).poisson(np.full((1000, 50), mean)), mean) > 1e-3
 
