@@ -168,7 +168,7 @@ def _like(tensor, images):
     import torch
     return torch.from_numpy(images).to(tensor.device)
 
-# %% ../nbs/lib/04_corruptions.ipynb #4dc1c466
+# %% ../nbs/lib/04_corruptions.ipynb #04cdd660
 def _in_blocks(entry, images, steps, start, key):
     _check_once(entry, images, steps, start, key)
     n, step, out = len(images), max(1, 2**18 // images[0].size), np.empty_like(images)
@@ -181,17 +181,27 @@ def _in_blocks(entry, images, steps, start, key):
     return out
 
 @cache
-def _pool(process): return ThreadPoolExecutor(os.cpu_count(), "corrupt") # a forked process makes its own
+def _pool(process): return ThreadPoolExecutor(int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count()), "corrupt") # a forked process makes its own
 
-# %% ../nbs/lib/04_corruptions.ipynb #b40b855c
+# %% ../nbs/lib/04_corruptions.ipynb #8189307a
+@compiled
+def _cut(values, bits, infinity, most, out): # fills out with values cut to [0, 1]; returns how many are NaN (told by their bits), the least and the largest
+    unknown, low, high = 0, values[0], values[0]
+    for k in range(len(values)):
+        unknown += (bits[k] & most) > infinity
+        low, high = min(low, values[k]), max(high, values[k])
+        out[k] = min(max(values[k], 0), 1)
+    return unknown, low, high
+
 def _check_result(entry, result, images, severity, out):
     fault = f"the corruption {entry.name!r} "
     if np.shape(result) != images.shape: raise ValueError(f"{fault}changed the shape {images.shape} to {np.shape(result)}")
-    low, high = result.min(), result.max()
-    if low != low: raise ValueError(f"{fault}made NaN at severity {severity}")
+    values = np.ascontiguousarray(result, out.dtype).ravel()
+    whole = np.dtype(f"i{values.itemsize}")
+    unknown, low, high = _cut(values, values.view(whole), np.array(np.inf, out.dtype).view(whole)[()], whole.type(np.iinfo(whole).max), out.ravel())
+    if unknown: raise ValueError(f"{fault}made NaN at severity {severity}")
     if not entry.clip and (low < -1e-4 or high > 1 + 1e-4):
         raise ValueError(f"{fault}left [0, 1] at severity {severity}: its values range from {low:.6g} to {high:.6g}; register it with clip=True to have them cut")
-    return np.clip(result, 0, 1, out=out, dtype=out.dtype, casting="same_kind")
 
 _tried = set()
 
@@ -338,32 +348,42 @@ def _warp(
     rows, columns = (_outside(size, margin, mode) for size in (h, w))
     return _read_at(_single(images), rows, columns, margin, _single(y + np.arange(h)[:, None]), _single(x + np.arange(w)))
 
-# %% ../nbs/lib/04_corruptions.ipynb #418b583f
+# %% ../nbs/lib/04_corruptions.ipynb #8545ca64
 HENDRYCKS = "Hendrycks and Dietterich 2019"
 
 @corruption("noise", source=HENDRYCKS, clip=True)
 def gaussian_noise(images, draws, sd):
     "Normal noise of standard deviation `sd` on every value."
-    return images + np.float32(sd) * draws.normal(*images.shape[1:])
+    noise = draws.normal(*images.shape[1:])
+    noise *= np.float32(sd)
+    return np.add(noise, images, out=noise)
 
-# %% ../nbs/lib/04_corruptions.ipynb #66b6ce51
+# %% ../nbs/lib/04_corruptions.ipynb #3ebad0ab
 @corruption("noise", source=HENDRYCKS, clip=True)
 def shot_noise(images, draws, photons):
     "Poisson noise, when a white pixel stands for `photons` photons."
-    return draws.poisson(images * np.float32(photons)) / np.float32(photons)
+    counts = draws.poisson(images * np.float32(photons))
+    return np.divide(counts, np.float32(photons), out=counts)
 
-# %% ../nbs/lib/04_corruptions.ipynb #baa27b29
+# %% ../nbs/lib/04_corruptions.ipynb #5b278fc7
+@compiled
+def _broken(values, u, low, high): # changes u into values, 0 where u is below `low` and 1 from `high` on
+    for k in range(len(u)): u[k] = np.float32(0) if u[k] < low else np.float32(1) if u[k] >= high else values[k]
+
 @corruption("noise", source=HENDRYCKS)
 def impulse_noise(images, draws, amount):
     "A fraction `amount` of all values is set to 0 or 1, half each."
     u = draws.uniform(*images.shape[1:], dtype=np.float32)
-    return np.where(u < amount / 2, 0, np.where(u >= 1 - amount / 2, 1, images))
+    _broken(images.ravel(), u.ravel(), np.float32(amount / 2), np.float32(1 - amount / 2))
+    return u
 
-# %% ../nbs/lib/04_corruptions.ipynb #1df1e524
+# %% ../nbs/lib/04_corruptions.ipynb #4499de9d
 @corruption("noise", source=HENDRYCKS, clip=True)
 def speckle_noise(images, draws, sd):
     "Every value times one plus normal noise of standard deviation `sd`."
-    return images * (1 + np.float32(sd) * draws.normal(*images.shape[1:]))
+    noise = draws.normal(*images.shape[1:])
+    noise *= np.float32(sd)
+    return np.multiply(noise + 1, images, out=noise)
 
 # %% ../nbs/lib/04_corruptions.ipynb #6e3dea6a
 MSCR = "Siedel et al. 2022"
@@ -737,7 +757,7 @@ def quantize(images, draws, levels):
     "Rounded to `levels` equally spaced values."
     return np.round(images * (levels - 1)) / (levels - 1)
 
-# %% ../nbs/lib/04_corruptions.ipynb #e6f66db5
+# %% ../nbs/lib/04_corruptions.ipynb #e45c55c2
 @compiled
 def _hsv(images, shift, multiply, add): # V + shift and S * multiply + add, cut to [0, 1]
     n, c, h, w = images.shape
@@ -764,11 +784,20 @@ def brightness(images, draws, value_shift):
     "`value_shift` added to the value V of hue, saturation, value: to a grey image itself, to a colour by scaling its channels."
     return _hsv(_single(images), np.float32(value_shift), np.float32(1), np.float32(0))
 
+@compiled
+def _drawn_together(channels, factor): # (m, pixels)
+    out = np.empty(channels.shape, np.float32)
+    for i in range(len(channels)):
+        total = 0.
+        for value in channels[i]: total += value
+        mean = np.float32(total / channels.shape[1])
+        for k in range(channels.shape[1]): out[i, k] = (channels[i, k] - mean) * factor + mean
+    return out
+
 @corruption("digital", source=HENDRYCKS)
 def contrast(images, draws, factor):
     "Every channel's differences from its mean, times `factor`."
-    means = images.reshape(*images.shape[:2], -1).mean(2)[..., None, None]
-    return images * np.float32(factor) + means * np.float32(1 - factor)
+    return _drawn_together(_single(images).reshape(-1, images[0, 0].size), np.float32(factor)).reshape(images.shape)
 
 # %% ../nbs/lib/04_corruptions.ipynb #1707446e
 @corruption("digital", source=HENDRYCKS)
