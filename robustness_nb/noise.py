@@ -45,7 +45,7 @@ def _fractions(out, key, block, call, image): # fills out (n, 4, blocks) float32
             out[i, 2, b] = np.float32(c2 >> np.uint32(8)) * np.float32(2.0**-24)
             out[i, 3, b] = np.float32(c3 >> np.uint32(8)) * np.float32(2.0**-24)
 
-# %% ../nbs/lib/03_noise.ipynb #009b8e65
+# %% ../nbs/lib/03_noise.ipynb #819bfdb5
 WHOLE = 64 # the largest whole mean in the table, and how many parts of 1 it has
 
 @cache
@@ -61,15 +61,16 @@ def _counts(mean, u, means, chances, index): # mean (m,); u (parts, m) fractions
     out = np.empty(len(mean), np.float32)
     for i in range(len(mean)):
         rest, count = np.float64(mean[i]), 0
-        for part in range(len(u) - 1, 0, -1):
-            row = min(int(rest), WHOLE) if part > 1 else WHOLE + 1 + int(rest * WHOLE)
-            k = int(index[row, int(u[part, i] * 1024)])
-            while chances[row, k] <= u[part, i]: k += 1
+        for part in range(2, len(u) + 1):
+            fraction = u[part % len(u), i]
+            row = min(int(rest), WHOLE) if part < len(u) else WHOLE + 1 + int(rest * WHOLE)
+            k = int(index[row, int(fraction * 1024)])
+            while chances[row, k] <= fraction: k += 1
             rest, count = rest - means[row], count + k
-        if u[0, i] >= 1 - rest:
+        if u[1, i] >= 1 - rest:
             chance = np.exp(-rest)
             total, k = chance, 0
-            while total <= u[0, i]:
+            while total <= u[1, i]:
                 k += 1
                 chance *= rest / k
                 total += chance
