@@ -150,7 +150,7 @@ class Processes:
             finally:
                 for helper in helpers: helper.kill()
 
-# %% ../nbs/lib/14_engines.ipynb #ce06243d
+# %% ../nbs/lib/14_engines.ipynb #16239468
 def _reach(address): # an error in time if nobody listens
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit(): return
@@ -178,7 +178,8 @@ class Ray:
     def map(self, work, tasks):
         "Yield (task, outcome) as tasks come to their end. Leaving early cancels the rest."
         ray, tasks, going = self.ray, iter(tasks), {}
-        remote = ray.remote(call).options(max_retries=0, scheduling_strategy="SPREAD", **self.share)
+        settings = {key: value for key, value in os.environ.items() if key.startswith("ROBUSTNESS_NB_") or key == "PYTHONPATH"}
+        remote = ray.remote(call).options(max_retries=0, scheduling_strategy="SPREAD", runtime_env=dict(env_vars=settings), **self.share)
         try:
             while True:
                 while len(going) < 4 * self.slots and (task := next(tasks, None)) is not None: going[remote.remote(work, task)] = task

@@ -8,8 +8,8 @@ Docs: https://robustness-nb.github.io/robustness_nb/nbs/lib/experiments.html.md"
 __all__ = ['checks', 'CONTROLS', 'experiments', 'experiment', 'notebook_path', 'Parameter', 'read_cells', 'read_parameters',
            'read_value', 'resolve', 'fill']
 
-# %% ../nbs/lib/12_experiments.ipynb #2923b061
-import ast, json, re
+# %% ../nbs/lib/12_experiments.ipynb #bc448822
+import ast, json, os, re
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -18,10 +18,11 @@ from . import corruptions, models
 from .datasets import check_name, check_whole
 from .records import root
 
-# %% ../nbs/lib/12_experiments.ipynb #7fbc6e61
+# %% ../nbs/lib/12_experiments.ipynb #8fe7259a
 def experiments() -> dict: # {name: {"notebook": path, "limits": {parameter: [low, high]}, "presets": {name: parameters}}}
-    "The experiments of `data/experiments.yaml`."
-    return yaml.safe_load(files("robustness_nb").joinpath("data/experiments.yaml").read_text(encoding="utf-8"))
+    "The experiments of `data/experiments.yaml`, or of the file that `ROBUSTNESS_NB_EXPERIMENTS` names."
+    path = Path(os.environ.get("ROBUSTNESS_NB_EXPERIMENTS") or files("robustness_nb") / "data/experiments.yaml")
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 def experiment(
     name: str, # e.g. "digits_gap"
