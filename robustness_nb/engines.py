@@ -67,7 +67,7 @@ def check_share(
     if not number(gpus_per_run) or gpus_per_run < 0 or gpus_per_run > 1 and gpus_per_run != int(gpus_per_run):
         raise ValueError(f"gpus_per_run must be 0, a fraction of 1, or a whole number, not {gpus_per_run!r}")
 
-# %% ../nbs/lib/14_engines.ipynb #d4a5a07e
+# %% ../nbs/lib/14_engines.ipynb #e71a5794
 def _end_children():
     for child in psutil.Process().children(recursive=True):
         try: child.kill()
@@ -84,7 +84,9 @@ def _serve(): # the life of a helper
     threading.Thread(target=_follow, args=[tasks], daemon=True).start()
     while True:
         work, task = json.loads(tasks.get())
-        print(json.dumps(call(work, task)), file=answers, flush=True)
+        try: outcome = call(work, task)
+        except Exception as error: outcome = dict(raised=f"{type(error).__name__}: {error}", disk=isinstance(error, OSError))
+        print(json.dumps(outcome), file=answers, flush=True)
 
 # %% ../nbs/lib/14_engines.ipynb #06f81960
 class Helper:
@@ -124,7 +126,7 @@ class Helper:
         self.process.kill()
         self.process.wait()
 
-# %% ../nbs/lib/14_engines.ipynb #10193863
+# %% ../nbs/lib/14_engines.ipynb #9cd85832
 class Processes:
     "Several at once on this machine, one process for each slot. ValueError if a run asks for more than there is."
     def __init__(self, cpus_per_run=1, gpus_per_run=None, workers=None):
@@ -146,7 +148,9 @@ class Processes:
                     for ended in wait(going, return_when=FIRST_COMPLETED).done:
                         helper, task = going.pop(ended)
                         free.append(helper)
-                        yield task, ended.result() or dict(status="lost", message="the process that did it ended")
+                        outcome = ended.result() or dict(status="lost", message="the process that did it ended")
+                        if "raised" in outcome: raise (OSError if outcome["disk"] else RuntimeError)(outcome["raised"])
+                        yield task, outcome
             finally:
                 for helper in helpers: helper.kill()
 

@@ -174,15 +174,18 @@ def split(
     points = (dict(zip(axes, values)) for values in itertools.product(*axes.values()))
     return [dict(run=f"{name}-{record_key(name, fill(known, entry, base | point))}", given=base | point, point=point) for point in points]
 
-# %% ../nbs/lib/15_runs.ipynb #983fd050
+# %% ../nbs/lib/15_runs.ipynb #f7b9e9d3
 def _same_data(record): # whether data that are known by name are still those that were measured
-    return all(dict(name=d["name"], **known_data()[d["name"]]) == d for d in record.data if d["name"] in known_data())
+    return all(dict(name=d["name"], **_known()[d["name"]]) == d for d in record.data if d["name"] in _known())
 
-def _stored(store, run): # (Record or None, its state: "done", "old" if other code or data made it, "damaged", "new" if there is none)
+@cache
+def _known(): return known_data()
+
+def _stored(store, run, source=None): # (Record or None, its state: "done", "old" if other code or data made it, "damaged", "new" if there is none)
     try: record = read_record(store.read(f"records/{run}.json"), f"{store}/records/{run}.json")
     except FileNotFoundError: record = None
     except ValueError: return None, "damaged"
-    if record and record.code.get("source") == source_digest() and _same_data(record): return record, "done"
+    if record and record.code.get("source") == (source or source_digest()) and _same_data(record): return record, "done"
     published = root() / "results" / f"{run}.json"
     if published.exists(): return load(published), "done"
     return record, "old" if record else "new"
@@ -252,7 +255,7 @@ def _failed(store, task, error, took):
     return _conclude(store, task["run"], "failed", experiment=task["name"], parameters=resolve(task["name"], task["given"]), at=time.time(), took=round(took, 3),
                      code=dict(source=source_digest()), message=message, notebook=kept)
 
-# %% ../nbs/lib/15_runs.ipynb #28db7291
+# %% ../nbs/lib/15_runs.ipynb #04a116b4
 STATES = "done", "replayed", "failed", "left"
 
 @dataclass
@@ -264,6 +267,7 @@ class Sweep:
     messages: list = field(default_factory=list) # what was found damaged
     estimate: float | None = None # seconds that the runs left would take, from past records; None without any
     seconds: float = 0. # that the sweep took
+    watched: bool = False # whether its table was shown as it filled
 
     @property
     def counts(self) -> dict: # {status: number of runs}
@@ -271,7 +275,8 @@ class Sweep:
 
     def records(self) -> list: # of Records, in the order of the grid
         "The records of all runs that have one."
-        found = (_stored(open_store(self.store), run["run"])[0] for run in self.runs if run["status"] in ("done", "replayed"))
+        store, source = open_store(self.store), source_digest()
+        found = (_stored(store, run["run"], source)[0] for run in self.runs if run["status"] in ("done", "replayed"))
         return [record for record in found if record]
 
     def frame(self): # -> pandas.DataFrame
@@ -285,9 +290,9 @@ class Sweep:
         return pd.DataFrame([dict(_flat(run["point"]), status=run["status"], message=run.get("message", ""), run=run["run"]) for run in self.runs])
 
     def __repr__(self): return f"{self.name}: {len(self.runs)} runs, " + ", ".join(f"{number} {state}" for state, number in self.counts.items())
-    def _repr_html_(self): return _html(self)
+    def _repr_html_(self): return f"<div>{self!r}</div>" if self.watched else _html(self)
 
-# %% ../nbs/lib/15_runs.ipynb #8d07dd87
+# %% ../nbs/lib/15_runs.ipynb #71c1b237
 def _flat(point): return {key: value[0] if isinstance(value, list) and len(value) == 1 else value for key, value in point.items()}
 
 def _rows(records, keys): # of several records, with parameters that say which
@@ -311,31 +316,36 @@ class _Live: # shows how a sweep goes on
         self.sweep, self.last, self.handle, self.bar = sweep, 0, None, None
         if not progress: return
         shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-        if getattr(shell, "kernel", None): self.handle = _display(sweep)
+        sweep.watched = bool(getattr(shell, "kernel", None))
+        if sweep.watched: self.handle = _display(sweep)
         else: self.bar = _bar(sweep)
 
     def show(self, end=False):
         if self.handle and (end or time.monotonic() - self.last > .3):
-            self.handle.update(self.sweep)
+            self.handle.update(_table(self.sweep))
             self.last = time.monotonic()
         if self.bar is not None:
             self.bar.n = len(self.sweep.runs) - self.sweep.counts["left"]
             self.bar.set_postfix(failed=self.sweep.counts["failed"])
             if end: self.bar.close()
 
+def _table(sweep):
+    from IPython.display import HTML
+    return HTML(_html(sweep))
+
 def _display(sweep):
     from IPython.display import display
-    return display(sweep, display_id=True)
+    return display(_table(sweep), display_id=True)
 
 def _bar(sweep):
     from tqdm import tqdm
     return tqdm(total=len(sweep.runs), desc=sweep.name, unit=" runs", file=sys.stderr)
 
-# %% ../nbs/lib/15_runs.ipynb #84ae04d7
+# %% ../nbs/lib/15_runs.ipynb #85ebbd64
 def _plan(tasks, store, rerun): # the runs of a sweep as they stand, and what was found damaged
-    runs, messages = [], []
+    runs, messages, source = [], [], source_digest()
     for task in tasks:
-        state = _stored(store, task["run"])[1]
+        state = _stored(store, task["run"], source)[1]
         if state == "damaged": messages.append(f"{store}/records/{task['run']}.json is not a whole record")
         runs.append(dict(run=task["run"], point=task["point"], status="replayed" if state == "done" and not rerun else "left", message=""))
     return runs, messages
@@ -495,7 +505,7 @@ def prune(
         for name in names: place.remove(name)
     return names
 
-# %% ../nbs/lib/15_runs.ipynb #a4c07496
+# %% ../nbs/lib/15_runs.ipynb #00cf32ff
 def _merged(name, records): # one record of many
     runs = {f"{name}-{record.key}": record for record in records}
     values = {key: [value for i, value in enumerate(seen) if value not in seen[:i]] for key in records[0].parameters for seen in [[r.parameters[key] for r in records]]}
@@ -517,7 +527,8 @@ def collect(
     "Many records as one. ValueError if there are none, or for another kind of table."
     place = open_store(store)
     notes = [note for note in list_runs(place, experiment=name, where=where) if note["status"] != "damaged"]
-    records = [record for note in notes if (record := _stored(place, note["run"])[0])]
+    source = source_digest()
+    records = [record for note in notes if (record := _stored(place, note["run"], source)[0])]
     if not records: raise ValueError(f"no records of {name} in {place}" + (f" with {where}" if where else ""))
     if table and Path(table).suffix not in (".parquet", ".csv"): raise ValueError(f"table must end in .parquet or .csv, not {str(table)!r}")
     merged = _merged(name, records)
