@@ -330,3 +330,44 @@ def _runs(process):
 def test_an_unreachable_ray_cluster(sums):
     pytest.importorskip("ray", reason="ray is not installed")
     with pytest.raises(ConnectionError, match="127.0.0.1:9"): fast(dict(seeds=[1]), engine="ray", address="127.0.0.1:9")
+
+
+# --- in JupyterLab, and on a machine without a network
+
+
+@pytest.mark.slow
+def test_in_a_notebook_a_sweep_shows_itself_and_can_be_interrupted_and_continued(sums, monkeypatch):
+    from jupyter_client.manager import start_new_kernel
+    monkeypatch.setenv("SUMS_SECONDS", "1")
+    manager, client = start_new_kernel(kernel_name="python3")
+    shown = []
+    def look(message):
+        content = message["content"]
+        if message["msg_type"] in ("display_data", "update_display_data"): shown.append(content["data"].get("text/html", ""))
+    def cell(code): return client.execute_interactive(code, output_hook=look, timeout=300)["content"]
+    try:
+        cell("from robustness_nb.runs import sweep")
+        def interrupt():
+            while len(measured(sums)) < 2: time.sleep(.1)
+            manager.interrupt_kernel()
+        threading.Thread(target=interrupt).start()
+        call = "done = sweep('sums', dict(seeds=[1, 2, 3, 4], models=['svc']), in_process=True)"
+        assert cell(call)["ename"] == "KeyboardInterrupt"
+        assert '<progress max="4"' in shown[-1] and "left" in shown[-1]
+        assert cell(call)["status"] == "ok" and 'value="4"' in shown[-1] and "seeds = 4" in shown[-1]
+        assert cell("assert len(done.frame()) == 4 and type(done.frame()).__name__ == 'DataFrame' and done.counts['replayed'] >= 1")["status"] == "ok"
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+@pytest.mark.slow
+def test_the_script_for_a_gpu_machine_goes_on_until_all_is_done(sums, tmp_path):
+    script = [sys.executable, Path(__file__).parent.parent / "tools/gpu_run.py", "sums", "-g", "seeds=1,2", "--preset", "quick", "--gpus-per-run", "0", "--store", tmp_path / "store", "--results", tmp_path]
+    (sums / "hangs").write_text("2")
+    first = subprocess.run([*map(str, script), "--minutes", "1"], capture_output=True, text=True)
+    assert first.returncode == 75, first.stderr
+    (sums / "hangs").unlink()
+    second = subprocess.run([*map(str, script)], capture_output=True, text=True)
+    assert second.returncode == 0 and "2 replayed" not in second.stdout, second.stderr
+    assert len(list(tmp_path.glob("sums-*.json"))) == 2

@@ -22,7 +22,8 @@ def main():
     parser.add_argument("--results", help="copy the records there once all runs are done, e.g. results")
     given = parser.parse_args()
 
-    os.environ.update(ROBUSTNESS_NB_ROOT=str(ROOT), ROBUSTNESS_NB_RUNS=given.store, PYTHONPATH=str(ROOT))
+    os.environ.setdefault("ROBUSTNESS_NB_ROOT", str(ROOT))
+    os.environ.update(ROBUSTNESS_NB_RUNS=given.store, PYTHONPATH=os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep))
     if given.data: os.environ["ROBUSTNESS_NB_DATA"] = given.data
     from robustness_nb.cli import _grid, _parameters
     from robustness_nb.runs import sweep
