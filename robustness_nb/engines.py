@@ -16,7 +16,7 @@ from unittest.mock import patch
 import psutil
 from .datasets import check_name, check_whole
 
-# %% ../nbs/lib/14_engines.ipynb #b7707662
+# %% ../nbs/lib/14_engines.ipynb #9f2b40c9
 def call(
     work: str, # "module:function"
     task: dict, # what the function takes
@@ -25,6 +25,9 @@ def call(
     module, _, function = work.partition(":")
     return getattr(importlib.import_module(module), function)(task)
 
+def _call_in(environment, work, task): # with some variables set
+    with patch.dict(os.environ, environment): return call(work, task)
+
 class Serial:
     "One after the other, in this process."
     slots = 1
@@ -32,9 +35,7 @@ class Serial:
 
     def map(self, work, tasks):
         "Yield (task, outcome)."
-        for task in tasks:
-            with patch.dict(os.environ, self.environment): outcome = call(work, task)
-            yield task, outcome
+        for task in tasks: yield task, _call_in(self.environment, work, task)
 
 # %% ../nbs/lib/14_engines.ipynb #14b654e0
 def processors() -> int: # at least 1
@@ -166,7 +167,7 @@ class Processes:
             finally:
                 for helper in helpers: helper.kill()
 
-# %% ../nbs/lib/14_engines.ipynb #16239468
+# %% ../nbs/lib/14_engines.ipynb #bdad783c
 def _reach(address): # an error in time if nobody listens
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit(): return
@@ -194,11 +195,11 @@ class Ray:
     def map(self, work, tasks):
         "Yield (task, outcome) as tasks come to their end. Leaving early cancels the rest."
         ray, tasks, going = self.ray, iter(tasks), {}
-        settings = {key: value for key, value in os.environ.items() if key.startswith("ROBUSTNESS_NB_") or key == "PYTHONPATH"}
-        remote = ray.remote(call).options(max_retries=0, scheduling_strategy="SPREAD", runtime_env=dict(env_vars=settings), **self.share)
+        settings = {key: value for key, value in os.environ.items() if key.startswith("ROBUSTNESS_NB_")}
+        remote = ray.remote(_call_in).options(max_retries=0, scheduling_strategy="SPREAD", **self.share)
         try:
             while True:
-                while len(going) < 4 * self.slots and (task := next(tasks, None)) is not None: going[remote.remote(work, task)] = task
+                while len(going) < 4 * self.slots and (task := next(tasks, None)) is not None: going[remote.remote(settings, work, task)] = task
                 if not going: return
                 for ended in ray.wait(list(going), num_returns=1)[0]:
                     task = going.pop(ended)
@@ -276,7 +277,7 @@ def _register(shell): # make `in_process` an engine of papermill's
                 if cell.cell_type == "code" and not result.success: return
     papermill_engines.register("in_process", InProcess)
 
-# %% ../nbs/lib/14_engines.ipynb #5110a2b4
+# %% ../nbs/lib/14_engines.ipynb #fc8608fb
 def _answer(request, pipe): # in the fork: do it, say how it went, and end
     page, parameters, target, environment = request
     os.environ.clear()
@@ -298,10 +299,14 @@ def _watch(pipe, child): # what the fork says to its end; ends it, and this proc
                 _end_children()
                 os._exit(0)
 
+def _prime(name): # "module:function" without arguments
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)()
+
 def _warm(*modules): # the life of a warm process
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    for name in modules: importlib.import_module(name)
+    for name in modules: importlib.import_module(name) if ":" not in name else _prime(name)
     _register(_shell())
     gc.freeze()
     print("ready", file=answers, flush=True)

@@ -9,11 +9,12 @@ __all__ = ['FULL', 'PACKAGES', 'SCHEMA', 'MIME', 'root', 'runs_folder', 'writabl
            'environment', 'markdown_table', 'Record', 'record_key', 'fingerprint', 'save', 'load', 'read_record',
            'find_path', 'find', 'obtain', 'in_parts', 'Published', 'publish']
 
-# %% ../nbs/lib/09_records.ipynb #ec8b7171
+# %% ../nbs/lib/09_records.ipynb #477d147f
 import errno, hashlib, json, os, platform, subprocess
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
+from functools import lru_cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -66,20 +67,24 @@ def whole_file(
         if getattr(error, "errno", None) in FULL: raise OSError(error.errno, f"cannot write {path}: {error.strerror}") from error
         raise
 
-# %% ../nbs/lib/09_records.ipynb #0b113101
+# %% ../nbs/lib/09_records.ipynb #c1a1c689
 PACKAGES = "numpy", "scipy", "scikit-learn", "torch", "torchvision"
 
 def _git(*arguments):
     try: return subprocess.run(["git", *arguments], cwd=root(), capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError): return None
 
+@lru_cache
+def _digest(path, changed, size): # of a module or a data file, or of the code in a page; read again when it changed
+    data = path.read_bytes()
+    if path.suffix == ".ipynb": data = json.dumps(["".join(c["source"]) for c in json.loads(data)["cells"] if c["cell_type"] == "code"]).encode()
+    return hashlib.sha256(data).digest()
+
 def source_digest() -> str: # 12 hexadecimal digits
     "What the code hashes to that can change a number."
-    found, package = hashlib.sha256(), files("robustness_nb")
-    for path in sorted([*package.glob("*.py"), *package.glob("data/*")]): found.update(path.read_bytes())
-    for path in sorted((root() / "nbs" / "papers").glob("*.ipynb")):
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        found.update(json.dumps(["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]).encode())
+    package, found = Path(str(files("robustness_nb"))), hashlib.sha256()
+    for path in [*sorted(package.glob("*.py")), *sorted(package.glob("data/*")), *sorted((root() / "nbs" / "papers").glob("*.ipynb"))]:
+        if path.is_file(): found.update(_digest(path, path.stat().st_mtime_ns, path.stat().st_size))
     return found.hexdigest()[:12]
 
 def code_version() -> dict: # version, commit (None outside a git clone), dirty, source

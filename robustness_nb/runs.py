@@ -8,9 +8,9 @@ Docs: https://robustness-nb.github.io/robustness_nb/nbs/lib/runs.html.md"""
 __all__ = ['MANY', 'STATES', 'RunError', 'Run', 'whole_copy', 'run', 'TooMany', 'split', 'work', 'Sweep', 'sweep', 'list_runs',
            'show_run', 'diff_runs', 'prune', 'collect', 'scorecard', 'Reproduction', 'reproduce']
 
-# %% ../nbs/lib/15_runs.ipynb #73084618
+# %% ../nbs/lib/15_runs.ipynb #e63d43bd
 import base64, itertools, json, math, os, re, sys, time, warnings
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -40,14 +40,14 @@ class Run:
     replayed: bool # whether the record had been made before
     seconds: float # for the whole run, kernel included
 
-# %% ../nbs/lib/15_runs.ipynb #4f16e758
+# %% ../nbs/lib/15_runs.ipynb #52f04bff
 def _failed_cell(path): # number of the cell that failed in a kept notebook
     cells = read_cells(path)
     return next((i for i, cell in enumerate(cells, 1) if any(o["output_type"] == "error" for o in cell.get("outputs", []))), len(cells))
 
 def _in_kernel(source, target, parameters, progress, timeout): # None, or what failed
     import papermill
-    from nbclient.exceptions import CellTimeoutError, DeadKernelError
+    from nbclient.exceptions import CellTimeoutError
     from traitlets.config import Config
     transport = Config(KernelManager=dict(transport="ipc")) if os.name == "posix" else Config()
     end = timeout and time.monotonic() + timeout
@@ -55,11 +55,11 @@ def _in_kernel(source, target, parameters, progress, timeout): # None, or what f
     try: papermill.execute_notebook(source, target, parameters, kernel_name="python3", progress_bar=progress, config=transport, **limits)
     except papermill.PapermillExecutionError as error: return dict(ename=error.ename, evalue=error.evalue)
     except CellTimeoutError: return dict(ename="TimeoutError", evalue=f"it ran past the timeout of {timeout:g} s")
-    except DeadKernelError as error: return dict(ename="DeadKernelError", evalue=f"the kernel died: {error}", lost=True)
+    except RuntimeError as error: return dict(ename=type(error).__name__, evalue=f"the kernel died: {error}", lost=True)
 
 @cache
 def _warm(source): # one warm process for each state of the code
-    names = "numpy", "pandas", "matplotlib.pyplot", "papermill", "robustness_nb.runs", "robustness_nb.plots", "robustness_nb.evaluation"
+    names = "numpy", "pandas", "matplotlib.pyplot", "papermill", "robustness_nb.runs", "robustness_nb.plots", "robustness_nb.evaluation", "robustness_nb.records:source_digest"
     return engines.Warm(names)
 
 def _execute(source, target, parameters, progress, in_process=False, timeout=None):
@@ -134,7 +134,7 @@ def run(
         figures = _save_figures(cells, runs_folder() / "figures" / stem)
     return Run(path and load(path), path, target, figures, published.get("replayed", False), time.monotonic() - started)
 
-# %% ../nbs/lib/15_runs.ipynb #ee88704e
+# %% ../nbs/lib/15_runs.ipynb #b3755e70
 MANY = 10_000 # runs that nobody starts by accident
 
 class TooMany(ValueError):
@@ -151,6 +151,10 @@ def _axis(parameter, values): # what a grid says of a parameter, as its values i
         raise ValueError(f"the grid of {parameter.name} holds {twice} twice")
     return values
 
+def _size(values): # how many a grid has of one parameter, without listing them
+    span = re.fullmatch(r"\s*(\d+):(\d+)\s*", values) if isinstance(values, str) else None
+    return max(0, int(span[2]) - int(span[1])) if span else len(values) if isinstance(values, (list, range)) else 1
+
 def split(
     name: str, # of an experiment
     grid: dict, # {parameter: list of values}, or text such as "0:20"
@@ -165,16 +169,16 @@ def split(
     if not grid: raise ValueError("grid is empty; give at least one parameter a list of values")
     for key in {"preset", "rerun"} & {*grid}: raise ValueError(f"{key} cannot be in a grid; it is the same for all runs")
     if both := {*fixed} & {*grid}: raise ValueError(f"{', '.join(sorted(both))} is given both as a parameter and in the grid")
-    axes = {key: _axis(known[key], values) for key, values in grid.items()}
-    number = math.prod(map(len, axes.values()))
+    number = math.prod(map(_size, grid.values()))
     if number > MANY and not yes: raise TooMany(f"the grid has {number:,} runs; to start so many, say yes=True (--yes)")
+    axes = {key: _axis(known[key], values) for key, values in grid.items()}
     base = dict(preset=preset) | fixed
     for key, values in axes.items():
         for value in values: fill(known, entry, {**base, **{k: v[0] for k, v in axes.items()}, key: value})
     points = (dict(zip(axes, values)) for values in itertools.product(*axes.values()))
     return [dict(run=f"{name}-{record_key(name, fill(known, entry, base | point))}", given=base | point, point=point) for point in points]
 
-# %% ../nbs/lib/15_runs.ipynb #f7b9e9d3
+# %% ../nbs/lib/15_runs.ipynb #b1cb2940
 def _same_data(record): # whether data that are known by name are still those that were measured
     return all(dict(name=d["name"], **_known()[d["name"]]) == d for d in record.data if d["name"] in _known())
 
@@ -187,7 +191,7 @@ def _stored(store, run, source=None): # (Record or None, its state: "done", "old
     except ValueError: return None, "damaged"
     if record and record.code.get("source") == (source or source_digest()) and _same_data(record): return record, "done"
     published = root() / "results" / f"{run}.json"
-    if published.exists(): return load(published), "done"
+    if published.exists() and _same_data(kept := load(published)): return kept, "done"
     return record, "old" if record else "new"
 
 def _move_aside(store, run): # a damaged record; says so
@@ -292,7 +296,7 @@ class Sweep:
     def __repr__(self): return f"{self.name}: {len(self.runs)} runs, " + ", ".join(f"{number} {state}" for state, number in self.counts.items())
     def _repr_html_(self): return f"<div>{self!r}</div>" if self.watched else _html(self)
 
-# %% ../nbs/lib/15_runs.ipynb #71c1b237
+# %% ../nbs/lib/15_runs.ipynb #08eb89c2
 def _flat(point): return {key: value[0] if isinstance(value, list) and len(value) == 1 else value for key, value in point.items()}
 
 def _rows(records, keys): # of several records, with parameters that say which
@@ -321,9 +325,9 @@ class _Live: # shows how a sweep goes on
         else: self.bar = _bar(sweep)
 
     def show(self, end=False):
-        if self.handle and (end or time.monotonic() - self.last > .3):
-            self.handle.update(_table(self.sweep))
-            self.last = time.monotonic()
+        if not end and time.monotonic() - self.last < .3: return
+        self.last = time.monotonic()
+        if self.handle: self.handle.update(_table(self.sweep))
         if self.bar is not None:
             self.bar.n = len(self.sweep.runs) - self.sweep.counts["left"]
             self.bar.set_postfix(failed=self.sweep.counts["failed"])
@@ -341,7 +345,7 @@ def _bar(sweep):
     from tqdm import tqdm
     return tqdm(total=len(sweep.runs), desc=sweep.name, unit=" runs", file=sys.stderr)
 
-# %% ../nbs/lib/15_runs.ipynb #85ebbd64
+# %% ../nbs/lib/15_runs.ipynb #a1fcc38d
 def _plan(tasks, store, rerun): # the runs of a sweep as they stand, and what was found damaged
     runs, messages, source = [], [], source_digest()
     for task in tasks:
@@ -359,17 +363,18 @@ def _work_off(runner, sweep, tasks, live, max_retries, fail_fast): # have an eng
     byname, tries, order = {run["run"]: run for run in sweep.runs}, {}, itertools.count(1)
     while tasks:
         again, waiting = [], False
-        for task, outcome in runner.map("robustness_nb.runs:work", tasks):
-            status, name = outcome["status"], task["run"]
-            tries[name] = tries.get(name, 0) + (status == "lost")
-            if status == "taken" or status == "lost" and tries[name] <= max_retries:
-                again.append(task)
-                waiting = waiting or status == "taken"
-                continue
-            byname[name].update(status="failed" if status == "lost" else status, message=outcome.get("message", ""), order=next(order))
-            if outcome.get("message", "").endswith("measured again"): sweep.messages.append(outcome["message"])
-            live.show()
-            if fail_fast and byname[name]["status"] == "failed": return
+        with closing(runner.map("robustness_nb.runs:work", tasks)) as outcomes:
+            for task, outcome in outcomes:
+                status, name = outcome["status"], task["run"]
+                tries[name] = tries.get(name, 0) + (status == "lost")
+                if status == "taken" or status == "lost" and tries[name] <= max_retries:
+                    again.append(task)
+                    waiting = waiting or status == "taken"
+                    continue
+                byname[name].update(status="failed" if status == "lost" else status, message=outcome.get("message", ""), order=next(order))
+                if outcome.get("message", "").endswith("measured again"): sweep.messages.append(outcome["message"])
+                live.show()
+                if fail_fast and byname[name]["status"] == "failed": return
         tasks = again
         if waiting: time.sleep(1)
 

@@ -47,7 +47,7 @@ class Folder:
         "OSError naming the folder if it cannot be written."
         writable(self.path)
 
-# %% ../nbs/lib/13_stores.ipynb #e443862c
+# %% ../nbs/lib/13_stores.ipynb #0398cbab
 OBJECTS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "memory"} # kinds of store that write an object whole
 
 class Remote:
@@ -79,11 +79,14 @@ class Remote:
             self.files.mv(f"{part}/.{last}.tmp", f"{part}/{last}")
 
     def create(self, name: str, data: bytes) -> bool: # False if the name is taken
-        "Write an object whose name must be new: of several at once, one succeeds."
+        "Write an object whose name must be new: of several at once, one succeeds. No two may write the same bytes."
         with _named(self, name):
             if not self.whole: self.files.makedirs(f"{self.path}/{name}".rpartition("/")[0], exist_ok=True)
             try: self.files.pipe_file(f"{self.path}/{name}", data, mode="create")
-            except FileExistsError: return False
+            except OSError: # taken, or written by a first try whose answer was lost
+                try: return self.read(name) == data
+                except FileNotFoundError: pass
+                raise
             return True
 
     def remove(self, name: str) -> None:
@@ -95,12 +98,11 @@ class Remote:
         self.write(".check", b"")
         self.remove(".check")
 
-# %% ../nbs/lib/13_stores.ipynb #6fde01c2
+# %% ../nbs/lib/13_stores.ipynb #a610d68e
 class _named: # an OSError inside says which store it was
     def __init__(self, store, name): self.place = f"{store}/{name}"
     def __enter__(self): return self
     def __exit__(self, kind, error, trace):
-        if isinstance(error, FileExistsError): return
         if isinstance(error, OSError): raise OSError(f"cannot write {self.place}: {error}") from error
 
 def open_store(
