@@ -6,7 +6,7 @@ Docs: https://robustness-nb.github.io/robustness_nb/nbs/lib/experiments.html.md"
 
 # %% auto #0
 __all__ = ['checks', 'CONTROLS', 'experiments', 'experiment', 'notebook_path', 'Parameter', 'read_cells', 'read_parameters',
-           'read_value', 'resolve', 'fill']
+           'read_span', 'read_value', 'resolve', 'fill']
 
 # %% ../nbs/lib/14_experiments.ipynb #bc448822
 import ast, json, os, re
@@ -79,15 +79,22 @@ def _fits(value, kind): # whether a value has an annotated type
     if kind == "float": return isinstance(value, (int, float)) and not isinstance(value, bool)
     return type(value).__name__ == kind
 
-# %% ../nbs/lib/14_experiments.ipynb #218272bf
+# %% ../nbs/lib/14_experiments.ipynb #30de99cf
+def read_span(
+    text: str, # e.g. "0:300"
+): # -> range, or None
+    "What `first:end` means, if that is what the text says."
+    span = re.fullmatch(r"\s*(\d+):(\d+)\s*", text)
+    return span and range(int(span[1]), int(span[2]))
+
 def read_value(
     parameter: Parameter, # whose value it is
     value, # as it was given
 ): # -> the value
     "Text as the list that it spells, and whole numbers as floats in a list of those."
     if isinstance(value, str) and "list[" in parameter.kind:
-        span = re.fullmatch(r"\s*(\d+):(\d+)\s*", value)
-        value = list(range(*map(int, span.groups()))) if span and "list[int]" in parameter.kind else yaml.safe_load(value)
+        span = read_span(value) if "list[int]" in parameter.kind else None
+        value = yaml.safe_load(value) if span is None else list(span)
     if not isinstance(value, list) or "list[float]" not in parameter.kind: return value
     return [float(entry) if type(entry) is int else entry for entry in value]
 

@@ -7,26 +7,37 @@ Docs: https://robustness-nb.github.io/robustness_nb/nbs/lib/stores.html.md"""
 # %% auto #0
 __all__ = ['OBJECTS', 'LEASE', 'Folder', 'Remote', 'open_store', 'Claim', 'claim']
 
-# %% ../nbs/lib/15_stores.ipynb #20dc0e0f
+# %% ../nbs/lib/15_stores.ipynb #b8fad8cd
 import json, os, socket, threading, time
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 import psutil
 from .datasets import whole_file, writable
 from .records import runs_folder
 
-# %% ../nbs/lib/15_stores.ipynb #6cd5766c
+# %% ../nbs/lib/15_stores.ipynb #16c50cd1
 class Folder:
-    "A store in a folder; names are relative paths."
+    "A store in a folder; names are paths below it."
     def __init__(self, folder): self.path = Path(folder).resolve()
     def __str__(self): return str(self.path)
 
     def names(self, part: str) -> list: # sorted names of the files directly in `part`; empty if there is no such part
         "What a part of the store holds; hidden files are work in progress and left out."
-        try: return sorted(entry.name for entry in os.scandir(self.path / part) if entry.name[0] != "." and entry.is_file())
+        try: return sorted(e.name for e in os.scandir(self.path / part) if e.name[0] != "." and e.is_file())
         except FileNotFoundError: return []
 
-    def read(self, name: str) -> bytes: return (self.path / name).read_bytes() # FileNotFoundError if there is none
+    def read(self, name: str) -> bytes: # as they were written
+        "What a file holds. FileNotFoundError if there is none of that name."
+        return (self.path / name).read_bytes()
+
+    def read_all(self, names: list) -> dict: # {name: bytes} of those that are there
+        "What many files hold."
+        found = {}
+        for name in names:
+            try: found[name] = self.read(name)
+            except FileNotFoundError: pass
+        return found
 
     def write(self, name: str, data: bytes) -> None:
         "Put a whole file in place of what was there. OSError naming the place if it cannot be written."
@@ -35,63 +46,80 @@ class Folder:
     def create(self, name: str, data: bytes) -> bool: # False if the name is taken
         "Write a file whose name must be new: of several at once, one succeeds."
         path = self.path / name
-        with NamedTemporaryFile(dir=writable(path.parent), prefix=".", suffix=".tmp") as file:
+        with NamedTemporaryFile(dir=writable(path.parent), prefix=".", suffix=".tmp") as file, _named(path):
             file.write(data)
             file.flush()
             try: os.link(file.name, path)
             except FileExistsError: return False
         return True
 
-    def remove(self, name: str) -> None: (self.path / name).unlink(missing_ok=True)
+    def remove(self, name: str) -> None:
+        "Remove a file, if it is there."
+        (self.path / name).unlink(missing_ok=True)
 
     def check(self) -> None:
         "OSError naming the folder if it cannot be written."
         writable(self.path)
 
-# %% ../nbs/lib/15_stores.ipynb #0398cbab
+@contextmanager
+def _named(place): # an OSError inside says which place it was
+    try: yield
+    except OSError as error: raise OSError(f"cannot write {place}: {error}") from error
+
+# %% ../nbs/lib/15_stores.ipynb #8ae5f5b1
 OBJECTS = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "memory"} # kinds of store that write an object whole
 
 class Remote:
-    "A store at an fsspec URL, such as s3://bucket/folder. ImportError naming the extra if fsspec, or what it needs for this URL, is not installed."
+    "A store at an fsspec URL, such as s3://bucket/folder. ImportError naming the extra if a package for it is missing."
     def __init__(self, url: str):
         try:
             from fsspec.core import url_to_fs
             self.files, self.path = url_to_fs(url, use_listings_cache=False)
-        except ImportError as error: raise ImportError(f'{url} needs more packages: pip install "robustness_nb[store]" ({error})') from error
-        self.url, self.whole = url.rstrip("/"), bool(OBJECTS & {*([p] if isinstance(p := self.files.protocol, str) else p)})
+        except ImportError as error:
+            raise ImportError(f'{url} needs more packages: pip install "robustness_nb[store]" ({error})') from error
+        self.url, self.whole = url.rstrip("/"), url.partition("://")[0] in OBJECTS
     def __str__(self): return self.url
+
+    def _at(self, name): return f"{self.path}/{name}"
 
     def names(self, part: str) -> list: # as Folder's
         "What a part of the store holds."
-        try: found = self.files.ls(f"{self.path}/{part}", detail=True)
+        try: found = self.files.ls(self._at(part), detail=True)
         except FileNotFoundError: return []
         names = [entry["name"].rpartition("/")[2] for entry in found if entry["type"] == "file"]
         return sorted(name for name in names if name and name[0] != ".")
 
-    def read(self, name: str) -> bytes: return self.files.cat_file(f"{self.path}/{name}")
+    def read(self, name: str) -> bytes: # as they were written
+        "What an object holds. FileNotFoundError if there is none of that name."
+        return self.files.cat_file(self._at(name))
+
+    def read_all(self, names: list) -> dict: # {name: bytes} of those that are there
+        "What many objects hold; a bucket is asked for many at once."
+        found = self.files.cat([self._at(name) for name in names], on_error="omit") if names else {}
+        return {name: found[self._at(name)] for name in names if self._at(name) in found}
 
     def write(self, name: str, data: bytes) -> None:
         "Put a whole object in place of what was there. OSError naming the place if it cannot be written."
-        part, _, last = f"{self.path}/{name}".rpartition("/")
-        with _named(self, name):
-            if self.whole: return self.files.pipe_file(f"{part}/{last}", data)
-            self.files.makedirs(part, exist_ok=True)
-            self.files.pipe_file(f"{part}/.{last}.tmp", data)
-            self.files.mv(f"{part}/.{last}.tmp", f"{part}/{last}")
+        folder, _, last = self._at(name).rpartition("/")
+        with _named(f"{self}/{name}"):
+            if self.whole: return self.files.pipe_file(f"{folder}/{last}", data)
+            self.files.makedirs(folder, exist_ok=True)
+            self.files.pipe_file(f"{folder}/.{last}.tmp", data)
+            self.files.mv(f"{folder}/.{last}.tmp", f"{folder}/{last}")
 
     def create(self, name: str, data: bytes) -> bool: # False if the name is taken
         "Write an object whose name must be new: of several at once, one succeeds. No two may write the same bytes."
-        with _named(self, name):
-            if not self.whole: self.files.makedirs(f"{self.path}/{name}".rpartition("/")[0], exist_ok=True)
-            try: self.files.pipe_file(f"{self.path}/{name}", data, mode="create")
+        with _named(f"{self}/{name}"):
+            if not self.whole: self.files.makedirs(self._at(name).rpartition("/")[0], exist_ok=True)
+            try: self.files.pipe_file(self._at(name), data, mode="create")
             except OSError: # taken, or written by a first try whose answer was lost
-                try: return self.read(name) == data
-                except FileNotFoundError: pass
+                if found := self.read_all([name]): return found[name] == data
                 raise
             return True
 
     def remove(self, name: str) -> None:
-        try: self.files.rm_file(f"{self.path}/{name}")
+        "Remove an object, if it is there."
+        try: self.files.rm_file(self._at(name))
         except FileNotFoundError: pass
 
     def check(self) -> None:
@@ -99,13 +127,7 @@ class Remote:
         self.write(".check", b"")
         self.remove(".check")
 
-# %% ../nbs/lib/15_stores.ipynb #a610d68e
-class _named: # an OSError inside says which store it was
-    def __init__(self, store, name): self.place = f"{store}/{name}"
-    def __enter__(self): return self
-    def __exit__(self, kind, error, trace):
-        if isinstance(error, OSError): raise OSError(f"cannot write {self.place}: {error}") from error
-
+# %% ../nbs/lib/15_stores.ipynb #df5e3671
 def open_store(
     place=None, # a folder, a URL that fsspec knows, or None for `runs_folder()`
 ): # -> Folder or Remote
@@ -115,21 +137,33 @@ def open_store(
     if text.startswith("file://"): return Folder(text.removeprefix("file://"))
     return Remote(text) if "://" in text else Folder(text)
 
-# %% ../nbs/lib/15_stores.ipynb #3c5ef2b3
+# %% ../nbs/lib/15_stores.ipynb #3ae079cf
 LEASE = 60 # seconds without a sign of life after which a claim of another machine is void
 
 def _machine(): # where process numbers mean the same
-    space = Path("/proc/self/ns/pid")
+    space = Path("/proc/self/ns/pid") # Linux: containers on one machine differ in it
     return f"{socket.gethostname()} {os.readlink(space) if os.path.lexists(space) else ''}".strip()
 
 def _mine(): # who this process is
     return dict(machine=_machine(), process=os.getpid(), born=psutil.Process().create_time())
+
+def _signed(): # what a claim holds
+    return json.dumps(dict(_mine(), seen=time.time())).encode()
 
 def _alive(owner): # whether the owner of a claim may still be at work
     if owner["machine"] != _machine(): return time.time() - owner["seen"] < LEASE
     try: return abs(psutil.Process(owner["process"]).create_time() - owner["born"]) < 1
     except psutil.NoSuchProcess: return False
 
+def _claims(store, run): # names of all claims to a run, the one that holds last
+    return [name for name in store.names("claims") if name.rpartition(".")[0] == run]
+
+def _void(store, name): # whether a claim can be taken over; one that has just been released cannot, its run is done
+    try: return not _alive(json.loads(store.read(f"claims/{name}")))
+    except FileNotFoundError: return False
+    except ValueError: return True # power was lost while it was written
+
+# %% ../nbs/lib/15_stores.ipynb #2de5eb5e
 class Claim:
     "The sole right to do a run; keeps itself alive until it is released. A context manager."
     def __init__(self, store, name):
@@ -140,40 +174,31 @@ class Claim:
     def _renew(self):
         while not self._end.wait(LEASE / 4):
             try:
-                if self.held(): self.store.write(self.name, _signed())
+                if self.held(): self.store.write(f"claims/{self.name}", _signed())
             except OSError: pass # the next beat may get through
 
     def held(self) -> bool: # False if someone took it over
         "Whether this claim still holds."
-        return max(_claims(self.store, self.name.rpartition(".")[0].removeprefix("claims/")), default="") == self.name.removeprefix("claims/")
+        return _claims(self.store, self.name.rpartition(".")[0])[-1:] == [self.name]
 
     def __enter__(self): return self
     def __exit__(self, *error):
         self._end.set()
         self._beat.join()
-        self.store.remove(self.name)
-
-# %% ../nbs/lib/15_stores.ipynb #a4932bef
-def _signed(): return json.dumps(dict(_mine(), seen=time.time())).encode()
-
-def _claims(store, run): return [name for name in store.names("claims") if name.startswith(f"{run}.")]
-
-def _owner(store, name): # of a claim; None if it has just been released
-    try: return json.loads(store.read(f"claims/{name}"))
-    except FileNotFoundError: return None
+        self.store.remove(f"claims/{self.name}")
 
 def claim(
     store, # as `open_store` gives it
-    run: str, # its name, without dots
+    run: str, # its name
 ): # -> Claim, or None if another is at work on it
     "Claim a run. OSError if the store cannot be written."
-    older = sorted(_claims(store, run))
-    owner = _owner(store, older[-1]) if older else None
-    if older and (not owner or _alive(owner)): return None
-    name = f"{run}.{int(older[-1].rpartition('.')[2]) + 1 if older else 0:06}"
+    older = _claims(store, run)
+    if older and not _void(store, older[-1]): return None
+    generation = int(older[-1].rpartition(".")[2]) + 1 if older else 0
+    name = f"{run}.{generation:06}"
     if not store.create(f"claims/{name}", _signed()): return None
-    if set(_claims(store, run)) - {name, *older}: # somebody else came between
+    if {*_claims(store, run)} - {name, *older}: # somebody else came between
         store.remove(f"claims/{name}")
         return None
     for passed in older: store.remove(f"claims/{passed}")
-    return Claim(store, f"claims/{name}")
+    return Claim(store, name)

@@ -1,5 +1,5 @@
 """Faults: drivers, helpers and kernels are killed at random moments, and what is in the end is what would have been anyway. Slow."""
-import json, os, random, signal, subprocess, sys, time
+import json, os, random, signal, subprocess, sys, threading, time
 from pathlib import Path
 
 import psutil, pytest
@@ -60,37 +60,48 @@ def test_random_kills_then_resume(in_process, sums):
 # --- Ray
 
 
-@pytest.fixture
-def cluster(sums):
-    "A cluster of two nodes with two processors each, and two make-believe GPUs on the first."
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    "A cluster of two nodes with a processor each, two make-believe GPUs on the first, and a page to run: (cluster, second node, folder)."
     ray = pytest.importorskip("ray", reason="ray is not installed")
     from ray.cluster_utils import Cluster
-    made = Cluster(initialize_head=True, head_node_args=dict(num_cpus=2, num_gpus=2, include_dashboard=False))
-    second = made.add_node(num_cpus=2, num_gpus=0)
-    made.wait_for_nodes()
-    yield made, second
-    ray.shutdown()
-    made.shutdown()
+    folder = tmp_path_factory.mktemp("ray")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in dict(make_root(folder), SUMS_SECONDS=".2").items(): patch.setenv(name, value)
+        watch = dict(health_check_initial_delay_ms=0, health_check_period_ms=1000, health_check_failure_threshold=5)
+        made = Cluster(initialize_head=True, head_node_args=dict(num_cpus=1, num_gpus=2, include_dashboard=False, _system_config=watch))
+        second = made.add_node(num_cpus=1, num_gpus=0)
+        made.wait_for_nodes()
+        yield made, second, folder
+        ray.shutdown()
+        made.shutdown()
 
 
-def test_ray_gives_each_run_its_gpus(cluster, sums):
-    ended = sweep("sums", dict(seeds=[1, 2, 3]), engine="ray", gpus_per_run=.5, in_process=True, address=cluster[0].address, progress=False)
+def measured(folder):
+    log = folder / "log/measured"
+    return log.read_text().splitlines() if log.exists() else []
+
+
+def test_ray_gives_each_run_its_gpus(cluster):
+    made, _, folder = cluster
+    ended = sweep("sums", dict(seeds=[101, 102, 103]), engine="ray", gpus_per_run=.5, in_process=True, address=made.address, progress=False)
     assert ended.counts["done"] == 3
-    assert {line.split()[-1] for line in (sums / "log/measured").read_text().splitlines()} <= {"0", "1"}
-    with pytest.raises(ValueError, match="gpus_per_run must be at most 2"): engines.engine("ray", gpus_per_run=3, address=cluster[0].address)
+    assert {line.split()[-1] for line in measured(folder)} <= {"0", "1"}
+    with pytest.raises(ValueError, match="gpus_per_run must be at most 2"): engines.engine("ray", gpus_per_run=3, address=made.address)
 
 
-def test_a_node_is_lost_and_its_runs_are_not(cluster, sums):
-    made, second = cluster
-    grid, log = dict(models=["svc", "knn"], seeds=list(range(32))), sums / "log/measured"
-    import threading
+def test_a_node_is_lost_and_its_runs_are_not(cluster):
+    made, second, folder = cluster
+    before = len(measured(folder))
     def lose():
-        while not log.exists() or len(log.read_text().splitlines()) < 8: time.sleep(.1)
+        while len(measured(folder)) < before + 8: time.sleep(.1)
         made.remove_node(second, allow_graceful=False)
     killer = threading.Thread(target=lose)
     killer.start()
-    ended = sweep("sums", grid, engine="ray", in_process=True, address=made.address, progress=False)
+    grid = dict(models=["svc", "knn"], seeds=list(range(32)))
+    ended = sweep("sums", grid, engine="ray", in_process=True, address=made.address, store=folder / "store", progress=False)
     killer.join()
-    names = sorted(path.name for path in (sums / "runs/records").glob("*.json"))
-    assert ended.counts == dict(done=64, replayed=0, failed=0, left=0) and len(names) == len(set(names)) == 64
-    assert {entry["run"] + ".json" for entry in ended.runs} == set(names)
+    counts, names = ended.counts, {path.stem for path in (folder / "store/records").glob("*.json")}
+    assert counts["failed"] == counts["left"] == 0 and len(ended.runs) == 64
+    assert names == {entry["run"] for entry in ended.runs} and len(names) == 64
+    assert 64 <= len(measured(folder)) - before <= 66 # what was at work on the node began again

@@ -27,7 +27,7 @@ def main():
     if given.data: os.environ["ROBUSTNESS_NB_DATA"] = given.data
     from robustness_nb.cli import _grid, _parameters
     from robustness_nb.runs import sweep
-    subprocess.run(["nvidia-smi"], check=False)
+    if shutil.which("nvidia-smi"): subprocess.run(["nvidia-smi"], check=False)
 
     def stop(number, frame): raise KeyboardInterrupt
     for number in signal.SIGALRM, signal.SIGTERM: signal.signal(number, stop)
