@@ -3,7 +3,7 @@ import errno, json, os, subprocess, sys, threading, time
 from collections import Counter
 from pathlib import Path
 
-import pytest
+import psutil, pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from robustness_nb import cli, engines, records, runs, stores
@@ -323,8 +323,8 @@ def test_a_helper_without_its_driver_ends(sums, tmp_path):
 
 
 def _runs(process):
-    try: return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
-    except FileNotFoundError: return False
+    try: return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess: return False
 
 
 def test_an_unreachable_ray_cluster(sums):
@@ -336,7 +336,8 @@ def test_an_unreachable_ray_cluster(sums):
 
 
 @pytest.mark.slow
-def test_in_a_notebook_a_sweep_shows_itself_and_can_be_interrupted_and_continued(sums, monkeypatch):
+@pytest.mark.parametrize("in_process", [True, False])
+def test_in_a_notebook_a_sweep_shows_itself_and_can_be_interrupted_and_continued(in_process, sums, monkeypatch):
     from jupyter_client.manager import start_new_kernel
     monkeypatch.setenv("SUMS_SECONDS", "1")
     manager, client = start_new_kernel(kernel_name="python3")
@@ -351,8 +352,12 @@ def test_in_a_notebook_a_sweep_shows_itself_and_can_be_interrupted_and_continued
             while len(measured(sums)) < 2: time.sleep(.1)
             manager.interrupt_kernel()
         threading.Thread(target=interrupt).start()
-        call = "done = sweep('sums', dict(seeds=[1, 2, 3, 4], models=['svc']), in_process=True)"
+        call = f"done = sweep('sums', dict(seeds=[1, 2, 3, 4], models=['svc']), in_process={in_process})"
         assert cell(call)["ename"] == "KeyboardInterrupt"
+        page = int(measured(sums)[1].split()[-2])
+        until = time.time() + 10
+        while _runs(page) and time.time() < until: time.sleep(.1)
+        assert not _runs(page)
         assert '<progress max="4"' in shown[-1] and "left" in shown[-1]
         assert cell(call)["status"] == "ok" and 'value="4"' in shown[-1] and "seeds = 4" in shown[-1]
         assert cell("assert len(done.frame()) == 4 and type(done.frame()).__name__ == 'DataFrame' and done.counts['replayed'] >= 1")["status"] == "ok"
@@ -363,11 +368,14 @@ def test_in_a_notebook_a_sweep_shows_itself_and_can_be_interrupted_and_continued
 
 @pytest.mark.slow
 def test_the_script_for_a_gpu_machine_goes_on_until_all_is_done(sums, tmp_path):
-    script = [sys.executable, Path(__file__).parent.parent / "tools/gpu_run.py", "sums", "-g", "seeds=1,2", "--preset", "quick", "--gpus-per-run", "0", "--store", tmp_path / "store", "--results", tmp_path]
+    script = [sys.executable, Path(__file__).parent.parent / "tools/gpu_run.py", "sums", "-g", "seeds=1,2", "--preset", "quick",
+              "--gpus-per-run", "0", "--workers", "1", "--in-process", "--store", tmp_path / "store", "--results", tmp_path]
+    def called(*more): return subprocess.run([*map(str, script), *more], capture_output=True, text=True)
     (sums / "hangs").write_text("2")
-    first = subprocess.run([*map(str, script), "--minutes", "1"], capture_output=True, text=True)
-    assert first.returncode == 75, first.stderr
+    first = called("--minutes", ".3")
+    assert first.returncode == 75 and "1 replayed, 0 failed, 1 left" in first.stdout, first
     (sums / "hangs").unlink()
-    second = subprocess.run([*map(str, script)], capture_output=True, text=True)
-    assert second.returncode == 0 and "2 replayed" not in second.stdout, second.stderr
+    second = called()
+    assert second.returncode == 0 and "1 done, 1 replayed, 0 failed, 0 left" in second.stdout, second
     assert len(list(tmp_path.glob("sums-*.json"))) == 2
+    assert called("--timeout", "0").returncode == 1
