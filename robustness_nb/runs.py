@@ -77,7 +77,7 @@ def _in_kernel(source, target, parameters, progress, timeout): # None, or what f
         _end_kernels(made)
         raise
 
-# %% ../nbs/lib/17_runs.ipynb #19e6be86
+# %% ../nbs/lib/17_runs.ipynb #72dc79ad
 LOADED = ("numpy", "pandas", "matplotlib.pyplot", "papermill", "robustness_nb.runs", "robustness_nb.plots",
           "robustness_nb.evaluation", "robustness_nb.records:source_digest") # before a warm process is forked
 
@@ -85,10 +85,10 @@ LOADED = ("numpy", "pandas", "matplotlib.pyplot", "papermill", "robustness_nb.ru
 def _warm(source): # the warm process for this state of the code
     return engines.Warm(LOADED)
 
-def _failed_cell(path): # number of the cell that failed in a kept notebook; the last if it ended without an error
-    cells = read_cells(path)
-    failed = (number for number, cell in enumerate(cells, 1) if any(o["output_type"] == "error" for o in cell.get("outputs", [])))
-    return next(failed, len(cells))
+def _reached(path): # ", cell 7" for the last cell that a kept notebook has begun
+    states = [cell["metadata"].get("papermill", {}).get("status", "pending") for cell in read_cells(path)]
+    begun = [number for number, state in enumerate(states, 1) if state != "pending"]
+    return f", cell {begun[-1]}" if begun else ""
 
 def _execute(source, target, parameters, progress, in_process=False, timeout=None):
     "Papermill from `source` to `target`; RunError if a cell fails, the kernel dies or the time is up."
@@ -102,7 +102,7 @@ def _execute(source, target, parameters, progress, in_process=False, timeout=Non
         raise
     os.replace(running, kept if error else target)
     if not error: return kept.unlink(missing_ok=True)
-    message = f"{source.name}, cell {_failed_cell(kept)}: {error['ename']}: {error['evalue']}; kept as {kept}"
+    message = f"{source.name}{_reached(kept)}: {error['ename']}: {error['evalue']}; kept as {kept}"
     raise RunError(message, kept, error.get("lost", False))
 
 # %% ../nbs/lib/17_runs.ipynb #5c01c477

@@ -68,7 +68,7 @@ def cluster(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ray")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in dict(make_root(folder), SUMS_SECONDS=".2").items(): patch.setenv(name, value)
-        watch = dict(health_check_initial_delay_ms=0, health_check_period_ms=1000, health_check_failure_threshold=5)
+        watch = dict(health_check_initial_delay_ms=0, health_check_period_ms=1000, health_check_failure_threshold=5, worker_niceness=0)
         made = Cluster(initialize_head=True, head_node_args=dict(num_cpus=1, num_gpus=2, include_dashboard=False, _system_config=watch))
         second = made.add_node(num_cpus=1, num_gpus=0)
         made.wait_for_nodes()
