@@ -163,7 +163,7 @@ def read_record(
         if not isinstance(getattr(record, name), kind): raise ValueError(f"{path} is not a whole record: {name} must be a {kind.__name__}")
     return record
 
-# %% ../nbs/lib/09_records.ipynb #4ed9ff18
+# %% ../nbs/lib/09_records.ipynb #c424d6e9
 def find_path(
     file_name: str, # of a record
 ): # -> Path, or None
@@ -179,6 +179,9 @@ def find(
     path = find_path(f"{experiment}-{record_key(experiment, parameters)}.json")
     return path and load(path)
 
+def _as_read(value): # what was measured, as its file will say it: a tuple is a list, and a key is text
+    return json.loads(json.dumps(value))
+
 def obtain(
     experiment: str, # its name
     parameters: dict, # that decide the result
@@ -191,13 +194,13 @@ def obtain(
     known = None if rerun else find(experiment, parameters)
     if known and known.data == marks: return known, True
     started = datetime.now(timezone.utc)
-    rows, metrics = measure()
+    rows, metrics = _as_read(measure())
     finished = datetime.now(timezone.utc)
     times = dict(started=started.isoformat(timespec="seconds"), finished=finished.isoformat(timespec="seconds"),
                  seconds=round((finished - started).total_seconds(), 3))
     return Record(experiment, parameters, rows, metrics, marks, times=times), False
 
-# %% ../nbs/lib/09_records.ipynb #25910425
+# %% ../nbs/lib/09_records.ipynb #8128fa7b
 def in_parts(
     name: str, # of the study, e.g. "mscr_2d"
     units: list, # of dicts of plain values, one for each part: all that decides its result
@@ -219,7 +222,7 @@ def _part(path, unit, work, rerun): # -> {"unit", "value", "code"}
         except ValueError: part = None
         if isinstance(part, dict) and part.keys() == {"unit", "value", "code"}: return part
         raise ValueError(f"{path} is damaged; delete it, and that part is done again")
-    value = work(unit)
+    value = _as_read(work(unit))
     code = code_version()
     part = dict(unit=unit, value=value, code=f"{code['commit']}{' with changes' if code['dirty'] else ''}")
     with whole_file(path) as file: json.dump(part, file, allow_nan=False)
