@@ -262,7 +262,7 @@ def engine(
     share = slots(cpus_per_run, gpus_per_run, processors(), devices() if gpus_per_run else [])[0]
     return Serial({name: value for name, value in share.items() if name == "CUDA_VISIBLE_DEVICES"}) # threads as they are
 
-# %% ../nbs/lib/16_engines.ipynb #69afbfa3
+# %% ../nbs/lib/16_engines.ipynb #48b9d447
 def _outputs(captured, result, shell): # of a cell, as a notebook keeps them
     from nbformat.v4 import new_output
     found = [new_output("stream", name=name, text=text) for name in ("stdout", "stderr") if (text := getattr(captured, name))]
@@ -307,12 +307,12 @@ def _register(shell): # as papermill's engine `in_process`
                 if failed: return
     papermill_engines.register("in_process", InProcess)
 
-def _papermill(page, parameters, target): # None, or dict(ename, evalue) of what failed
+def _papermill(page, parameters, target): # None, or dict(ename, evalue) of what failed, with disk=True if it was not the page
     import papermill
     options = dict(engine_name="in_process", kernel_name="python3", language="python", progress_bar=False)
     try: papermill.execute_notebook(page, target, parameters, **options)
     except papermill.PapermillExecutionError as error: return dict(ename=error.ename, evalue=str(error.evalue))
-    except Exception as error: return dict(ename=type(error).__name__, evalue=str(error))
+    except Exception as error: return dict(ename=type(error).__name__, evalue=str(error), disk=isinstance(error, OSError))
 
 # %% ../nbs/lib/16_engines.ipynb #2d9bc195
 def _answer(request, pipe): # in the fork: do it, say how it went, and end
@@ -351,7 +351,7 @@ def _warm(*names): # the life of a warm process; modules to load, and functions 
         print(json.dumps(_watch(pipe, child)), file=answers, flush=True)
         os.close(pipe)
 
-# %% ../nbs/lib/16_engines.ipynb #123b07bd
+# %% ../nbs/lib/16_engines.ipynb #39a3d39c
 class Warm(Helper):
     "A process that runs pages without PyTorch in forks of itself. ValueError where processes cannot fork."
     def __init__(self, names=("numpy", "pandas", "matplotlib.pyplot", "papermill")): # modules to load, and functions to call, once
@@ -370,7 +370,7 @@ class Warm(Helper):
         parameters: dict, # for its parameter cell
         target, # where the executed notebook goes
         timeout: float | None = None, # seconds
-    ): # -> None, or dict(ename, evalue) of what failed, with lost=True if it can be tried again
+    ): # -> None, or dict(ename, evalue) of what failed, with lost=True if it can be tried again, disk=True if a file was the matter
         "Execute a notebook."
         self.start()
         started = time.monotonic()

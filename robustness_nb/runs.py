@@ -44,7 +44,7 @@ class Run:
     replayed: bool # whether the record had been made before
     seconds: float # for the whole run, kernel included
 
-# %% ../nbs/lib/17_runs.ipynb #2daa9351
+# %% ../nbs/lib/17_runs.ipynb #0bef752f
 def _manager(): # a class of kernel managers, and the list of those that it has made
     from jupyter_client.manager import AsyncKernelManager
     made = []
@@ -73,11 +73,12 @@ def _in_kernel(source, target, parameters, progress, timeout): # None, or what f
     except papermill.PapermillExecutionError as error: return dict(ename=error.ename, evalue=error.evalue)
     except CellTimeoutError: return dict(ename="TimeoutError", evalue=f"it ran past the timeout of {timeout:g} s")
     except RuntimeError as error: return dict(ename=type(error).__name__, evalue=f"the kernel died: {error}", lost=True)
+    except OSError as error: return dict(ename="OSError", evalue=str(error), disk=True)
     except BaseException:
         _end_kernels(made)
         raise
 
-# %% ../nbs/lib/17_runs.ipynb #72dc79ad
+# %% ../nbs/lib/17_runs.ipynb #392afc78
 LOADED = ("numpy", "pandas", "matplotlib.pyplot", "papermill", "robustness_nb.runs", "robustness_nb.plots",
           "robustness_nb.evaluation", "robustness_nb.records:source_digest") # before a warm process is forked
 
@@ -90,13 +91,18 @@ def _reached(path): # ", cell 7" for the last cell that a kept notebook has begu
     begun = [number for number, state in enumerate(states, 1) if state != "pending"]
     return f", cell {begun[-1]}" if begun else ""
 
+def _is_whole(path): # whether a notebook is; papermill may have been stopped while it wrote
+    try: return bool(read_cells(path))
+    except (OSError, ValueError): return False
+
 def _execute(source, target, parameters, progress, in_process=False, timeout=None):
-    "Papermill from `source` to `target`; RunError if a cell fails, the kernel dies or the time is up."
+    "Papermill from `source` to `target`; RunError if a cell fails, the kernel dies or the time is up, OSError if the disk is full."
     running, kept = target.with_name(f".{target.name}"), target.with_suffix(".error.ipynb")
     try:
         if in_process: error = _warm(source_digest()).execute(source, parameters, running, timeout)
         else: error = _in_kernel(source, running, parameters, progress, timeout)
-        if error and not running.exists(): shutil.copy(source, running)
+        if error and error.get("disk"): raise OSError(f"cannot write {running}: {error['evalue']}")
+        if error and not _is_whole(running): shutil.copy(source, running)
     except BaseException:
         running.unlink(missing_ok=True)
         raise

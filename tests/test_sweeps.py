@@ -103,6 +103,14 @@ def test_bad_input(words, expected, sums, capfd, tmp_path):
     for word in expected: assert word in payload["error"]
 
 
+def test_a_very_large_sweep_asks_first(sums):
+    ours, theirs = os.openpty()
+    command = [Path(sys.executable).parent / "robustness-nb", "sweep", "sums", "-g", "seeds=0:20000"]
+    asked = subprocess.Popen(command, stdin=theirs, stderr=subprocess.PIPE, text=True)
+    os.write(ours, b"n\n")
+    assert "20,000 runs. Start them?" in asked.communicate(timeout=120)[1] and asked.returncode == 1 and measured(sums) == []
+
+
 # --- resuming
 
 
@@ -200,6 +208,31 @@ def test_a_full_disk_stops_the_sweep(sums, tmp_path, monkeypatch):
     monkeypatch.undo()
 
 
+@pytest.fixture
+def small_disk(tmp_path):
+    "A folder on a disk of 300 kB, and a function to mount it again with other options."
+    folder = tmp_path / "small"
+    folder.mkdir()
+    def mount(*words): return subprocess.run(["mount", *words, str(folder)], capture_output=True).returncode == 0
+    if not sys.platform.startswith("linux") or not mount("-t", "tmpfs", "-o", "size=300k", "tmpfs"): pytest.skip("only root can mount a small disk")
+    yield folder, lambda options: mount("-o", f"remount,{options}")
+    subprocess.run(["umount", str(folder)])
+
+
+def test_a_disk_that_runs_full_and_one_that_is_read_only(sums, small_disk):
+    folder, remount = small_disk
+    grid = dict(seeds=list(range(30)))
+    with pytest.raises(OSError, match=f"cannot write {folder}.*No space left"): fast(grid, store=folder / "store")
+    assert all(records.load(path) for path in (folder / "store/records").glob("*.json"))
+    remount("size=3m")
+    ended = fast(grid, store=folder / "store")
+    assert ended.counts["done"] + ended.counts["replayed"] == 30 and ended.counts["replayed"] > 0
+    remount("ro")
+    before = measured(sums)
+    with pytest.raises(OSError, match=f"cannot write into {folder}/store: Read-only"): fast(dict(seeds=[31]), store=folder / "store")
+    assert measured(sums) == before and len(list_runs(folder / "store")) == 30
+
+
 def test_a_store_that_cannot_be_written(sums, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match=f"cannot write into {tmp_path}/file"): fast(dict(seeds=[1]), store=tmp_path / "file")
@@ -276,6 +309,19 @@ def test_a_claim_passes_to_one_heir_when_its_owner_is_gone(tmp_path, monkeypatch
     assert heir.held() and store.names("claims") == ["r.000001"]
     with heir: pass
     assert store.names("claims") == []
+
+
+def test_a_claim_keeps_itself_alive_and_knows_when_it_is_lost(tmp_path, monkeypatch):
+    monkeypatch.setattr(stores, "LEASE", .2)
+    store = stores.open_store(tmp_path)
+    with stores.claim(store, "r") as mine:
+        first = json.loads(store.read("claims/r.000000"))["seen"]
+        until = time.time() + 20
+        while json.loads(store.read("claims/r.000000"))["seen"] == first and time.time() < until: time.sleep(.05)
+        assert json.loads(store.read("claims/r.000000"))["seen"] > first and mine.held()
+        store.create("claims/r.000001", b"{}")
+        assert not mine.held()
+    assert store.names("claims") == ["r.000001"]
 
 
 # --- lists, differences, collections
