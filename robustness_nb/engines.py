@@ -17,7 +17,7 @@ from queue import Queue
 import psutil
 from .datasets import check_name, check_whole
 
-# %% ../nbs/lib/16_engines.ipynb #6bf4eaf9
+# %% ../nbs/lib/16_engines.ipynb #fa3e8b2f
 def named(
     text: str, # "module:function"
 ): # -> the function
@@ -36,6 +36,7 @@ def variables(**values): # environment variables as text
             if value is None: os.environ.pop(name, None)
             else: os.environ[name] = value
 
+# %% ../nbs/lib/16_engines.ipynb #d535798f
 class Serial:
     "One after the other, in this process."
     slots = 1
@@ -47,7 +48,7 @@ class Serial:
             with variables(**self.environment): outcome = named(work)(task)
             yield task, outcome
 
-# %% ../nbs/lib/16_engines.ipynb #cb223ace
+# %% ../nbs/lib/16_engines.ipynb #7805e516
 def processors() -> int: # at least 1
     "How many processors this process may use; a job of a cluster may not use all that there are."
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -65,6 +66,7 @@ def _groups(gpus_per_run, gpus): # the GPUs of each run that can go on at once, 
     each = int(gpus_per_run)
     return [",".join(gpus[first:first + each]) for first in range(0, len(gpus) - each + 1, each)]
 
+# %% ../nbs/lib/16_engines.ipynb #960d6d4a
 def slots(
     cpus_per_run: float, # more than 0
     gpus_per_run: float | None, # 0, a fraction of 1, or a whole number; None leaves the GPUs as they are
@@ -262,7 +264,7 @@ def engine(
     share = slots(cpus_per_run, gpus_per_run, processors(), devices() if gpus_per_run else [])[0]
     return Serial({name: value for name, value in share.items() if name == "CUDA_VISIBLE_DEVICES"}) # threads as they are
 
-# %% ../nbs/lib/16_engines.ipynb #48b9d447
+# %% ../nbs/lib/16_engines.ipynb #ef166759
 def _outputs(captured, result, shell): # of a cell, as a notebook keeps them
     from nbformat.v4 import new_output
     found = [new_output("stream", name=name, text=text) for name in ("stdout", "stderr") if (text := getattr(captured, name))]
@@ -273,6 +275,7 @@ def _outputs(captured, result, shell): # of a cell, as a notebook keeps them
     if error: found.append(new_output("error", ename=type(error).__name__, evalue=str(error), traceback=shell.trace))
     return found
 
+# %% ../nbs/lib/16_engines.ipynb #1ce6dc93
 def _shell(): # an IPython shell that leaves values and tracebacks to `_outputs`
     from IPython.core.displayhook import DisplayHook
     from IPython.core.interactiveshell import InteractiveShell
@@ -289,6 +292,7 @@ def _shell(): # an IPython shell that leaves values and tracebacks to `_outputs`
     shell.enable_matplotlib("inline")
     return shell
 
+# %% ../nbs/lib/16_engines.ipynb #98fdcfe1
 def _register(shell): # as papermill's engine `in_process`
     from IPython.utils.capture import capture_output
     from papermill.engines import Engine, papermill_engines
@@ -307,6 +311,7 @@ def _register(shell): # as papermill's engine `in_process`
                 if failed: return
     papermill_engines.register("in_process", InProcess)
 
+# %% ../nbs/lib/16_engines.ipynb #38cba9a4
 def _papermill(page, parameters, target): # None, or dict(ename, evalue) of what failed, with disk=True if it was not the page
     import papermill
     options = dict(engine_name="in_process", kernel_name="python3", language="python", progress_bar=False)
@@ -314,7 +319,7 @@ def _papermill(page, parameters, target): # None, or dict(ename, evalue) of what
     except papermill.PapermillExecutionError as error: return dict(ename=error.ename, evalue=str(error.evalue))
     except Exception as error: return dict(ename=type(error).__name__, evalue=str(error), disk=isinstance(error, OSError))
 
-# %% ../nbs/lib/16_engines.ipynb #2d9bc195
+# %% ../nbs/lib/16_engines.ipynb #2cf38333
 def _answer(request, pipe): # in the fork: do it, say how it went, and end
     page, parameters, target, environment = request
     os.environ.clear()
@@ -322,6 +327,7 @@ def _answer(request, pipe): # in the fork: do it, say how it went, and end
     os.write(pipe, json.dumps(dict(error=_papermill(page, parameters, target))).encode())
     os._exit(0)
 
+# %% ../nbs/lib/16_engines.ipynb #ae5523ba
 def _watch(pipe, child): # what the fork says to its end; if the driver is gone, ends the fork and this process
     said = b""
     while True:
@@ -336,6 +342,7 @@ def _watch(pipe, child): # what the fork says to its end; if the driver is gone,
                 end_children(psutil.Process())
                 os._exit(0)
 
+# %% ../nbs/lib/16_engines.ipynb #3b29c1ef
 def _warm(*names): # the life of a warm process; modules to load, and functions to call
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

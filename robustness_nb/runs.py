@@ -44,7 +44,7 @@ class Run:
     replayed: bool # whether the record had been made before
     seconds: float # for the whole run, kernel included
 
-# %% ../nbs/lib/17_runs.ipynb #0bef752f
+# %% ../nbs/lib/17_runs.ipynb #b85b5000
 def _manager(): # a class of kernel managers, and the list of those that it has made
     from jupyter_client.manager import AsyncKernelManager
     made = []
@@ -62,6 +62,7 @@ def _end_kernels(managers): # at once, with all that they have started
             os.kill(number, signal.SIGKILL)
         except (psutil.NoSuchProcess, ProcessLookupError): pass
 
+# %% ../nbs/lib/17_runs.ipynb #1ffa91f0
 def _in_kernel(source, target, parameters, progress, timeout): # None, or what failed
     import papermill
     from nbclient.exceptions import CellTimeoutError
@@ -78,7 +79,7 @@ def _in_kernel(source, target, parameters, progress, timeout): # None, or what f
         _end_kernels(made)
         raise
 
-# %% ../nbs/lib/17_runs.ipynb #392afc78
+# %% ../nbs/lib/17_runs.ipynb #b6e687cf
 LOADED = ("numpy", "pandas", "matplotlib.pyplot", "papermill", "robustness_nb.runs", "robustness_nb.plots",
           "robustness_nb.evaluation", "robustness_nb.records:source_digest") # before a warm process is forked
 
@@ -86,6 +87,7 @@ LOADED = ("numpy", "pandas", "matplotlib.pyplot", "papermill", "robustness_nb.ru
 def _warm(source): # the warm process for this state of the code
     return engines.Warm(LOADED)
 
+# %% ../nbs/lib/17_runs.ipynb #9f39ec55
 def _reached(path): # ", cell 7" for the last cell that a kept notebook has begun
     states = [cell["metadata"].get("papermill", {}).get("status", "pending") for cell in read_cells(path)]
     begun = [number for number, state in enumerate(states, 1) if state != "pending"]
@@ -159,7 +161,7 @@ def run(
         figures = _save_figures(cells, runs_folder() / "figures" / stem)
     return Run(path and load(path), path, target, figures, published.get("replayed", False), time.monotonic() - started)
 
-# %% ../nbs/lib/17_runs.ipynb #62e22e90
+# %% ../nbs/lib/17_runs.ipynb #3b9fd383
 MANY = 10_000 # runs that nobody starts by accident
 
 class TooMany(ValueError):
@@ -180,6 +182,7 @@ def _axis(parameter, values): # as values for single runs
     if times > 1: raise ValueError(f"the grid of {parameter.name} holds {text} twice")
     return values
 
+# %% ../nbs/lib/17_runs.ipynb #87670292
 def _check_grid(known, grid, fixed, yes): # ValueError for names that cannot be in it, or too many runs
     for key in [*fixed, *grid]: check_name("parameter", key, known)
     if not grid: raise ValueError("grid is empty; give at least one parameter a list of values")
@@ -209,7 +212,7 @@ def split(
         runs.append(dict(run=f"{name}-{record_key(name, fill(known, entry, given))}", given=given, point=point))
     return runs
 
-# %% ../nbs/lib/17_runs.ipynb #c07ffc72
+# %% ../nbs/lib/17_runs.ipynb #98660f05
 @cache
 def _known(): return known_data()
 
@@ -224,6 +227,7 @@ def _judged(run, data, place, source): # (Record or None, its state: "done", "ol
     if published.exists() and _same_data(kept := load(published)): return kept, "done"
     return record, "old" if record else "new"
 
+# %% ../nbs/lib/17_runs.ipynb #0827ef65
 def _in_parts(entries, size=500): # a list in pieces, so that a large store is read many files at a time, and not all at once
     return (entries[first:first + size] for first in range(0, len(entries), size))
 
@@ -237,7 +241,7 @@ def _note(store, run): # what is known of a run that came to an end; {} if nothi
     try: return json.loads(store.read(f"runs/{run}.json"))
     except (FileNotFoundError, ValueError): return {}
 
-# %% ../nbs/lib/17_runs.ipynb #0b79c789
+# %% ../nbs/lib/17_runs.ipynb #543f21ff
 def _work_folder(store): # where pages write before it goes to the store; beside it, or for a bucket on this machine
     base = store.path if isinstance(store, Folder) else runs_folder()
     return base / "work" / source_digest()
@@ -252,6 +256,7 @@ def _keep(store, task, done): # bring a finished run into the store
     if done.record_path.is_relative_to(_work_folder(store)): done.record_path.unlink(missing_ok=True)
     for left in [done.notebook, *done.figures]: left.unlink(missing_ok=True)
 
+# %% ../nbs/lib/17_runs.ipynb #474f1043
 def _made_by(record): return record.code.get("source") or str(record.code.get("commit"))[:12] # code, in 12 digits
 
 def _move_aside(store, run): # a damaged record; says so
@@ -270,7 +275,7 @@ def _conclude(store, task, status, started, **more): # write the note of a run, 
     store.write(f"runs/{task['run']}.json", json.dumps(note).encode())
     return note
 
-# %% ../nbs/lib/17_runs.ipynb #badd289c
+# %% ../nbs/lib/17_runs.ipynb #ab11f871
 def work(
     task: dict, # run, name, given, store, since, rerun, in_process, timeout
 ) -> dict: # run, status (done, replayed, failed, lost, or taken if another sweep is at it) and what else there is to say
@@ -280,6 +285,7 @@ def work(
     if hold is None: return dict(run=task["run"], status="taken")
     with hold: return _settled(store, task) or _do(store, task, hold)
 
+# %% ../nbs/lib/17_runs.ipynb #822358a0
 def _settled(store, task): # what another sweep, or this one before it was stopped, has made of a run; None if it is to do
     note, [(_, state)] = _note(store, task["run"]), _stored(store, [task["run"]])
     lately = note.get("at", 0) > task["since"]
@@ -326,7 +332,7 @@ def _notes(store, experiment=None, most=None): # yields what is known of the run
         records = store.read_all([f"records/{name}.json" for name in part if f"runs/{name}.json" not in notes])
         for name in part: yield _noted(store, name, notes.get(f"runs/{name}.json"), records.get(f"records/{name}.json", b""))
 
-# %% ../nbs/lib/17_runs.ipynb #75d35b19
+# %% ../nbs/lib/17_runs.ipynb #4eeca376
 STATES = "done", "replayed", "failed", "left"
 
 @dataclass
@@ -367,6 +373,7 @@ class Sweep:
 
     def _repr_html_(self): return f"<div>{self!r}</div>" if self.watched else _html(self)
 
+# %% ../nbs/lib/17_runs.ipynb #11dc6c2c
 def _flat(point): # a list of one entry as that entry
     return {key: value[0] if isinstance(value, list) and len(value) == 1 else value for key, value in point.items()}
 
@@ -378,7 +385,7 @@ def _rows(records, keys): # of several records, with the parameters that their r
         rows += [dict(row, **_flat(hidden)) for row in record.rows]
     return rows
 
-# %% ../nbs/lib/17_runs.ipynb #5ec3967f
+# %% ../nbs/lib/17_runs.ipynb #9fc92c69
 def _html(sweep, shown=12): # a bar and a table, latest runs first
     from html import escape
     counts, total = sweep.counts, len(sweep.runs)
@@ -391,6 +398,7 @@ def _html(sweep, shown=12): # a bar and a table, latest runs first
     head = "<tr><th>run</th><th>status</th><th></th></tr>"
     return f"<div>{escape(repr(sweep))}<br>{bar}<table><thead>{head}</thead><tbody>{body}</tbody></table></div>"
 
+# %% ../nbs/lib/17_runs.ipynb #e6cbcffa
 class _Live: # shows how a sweep goes on
     def __init__(self, sweep, progress):
         self.sweep, self.last, self.handle, self.bar = sweep, 0, None, None
@@ -420,7 +428,7 @@ def _bar(sweep):
     from tqdm import tqdm
     return tqdm(total=len(sweep.runs), desc=sweep.name, unit=" runs", file=sys.stderr)
 
-# %% ../nbs/lib/17_runs.ipynb #cd16316d
+# %% ../nbs/lib/17_runs.ipynb #266bd6c9
 def _plan(points, store, rerun): # the runs of a sweep as they stand, and what was found damaged
     runs, messages = [], []
     states = _stored(store, [point["run"] for point in points])
@@ -438,6 +446,7 @@ def _give_up(task, outcome): # a run that was lost too often has failed
     store = open_store(task["store"])
     return _conclude(store, task, "failed", time.time(), message=outcome["message"], **_asked(task))
 
+# %% ../nbs/lib/17_runs.ipynb #f0beac91
 def _work_off(engine, sweep, tasks, live, max_retries, fail_fast): # have an engine do the tasks
     runs, lost, order = {run["run"]: run for run in sweep.runs}, Counter(), itertools.count(1)
     while tasks:
@@ -515,7 +524,7 @@ def list_runs(
     def fits(note): return all(note.get("parameters", {}).get(key) in (value, [value]) for key, value in (where or {}).items())
     return [note for note in _notes(open_store(store), experiment) if status in (None, note["status"]) and fits(note)]
 
-# %% ../nbs/lib/17_runs.ipynb #a30ff4c6
+# %% ../nbs/lib/17_runs.ipynb #80f93619
 def _full_name(store, name): # of a run, from its name, its key or the beginning of either
     ends = _ends(store)
     found = [name] if name in ends else [end for end in ends if end.startswith(name) or end.rpartition("-")[2].startswith(name)]
@@ -523,6 +532,7 @@ def _full_name(store, name): # of a run, from its name, its key or the beginning
     if not found: raise ValueError(f"no run in {store} called {name!r}")
     raise ValueError(f"{len(found)} runs in {store} called {name!r}: {', '.join(found[:5])}")
 
+# %% ../nbs/lib/17_runs.ipynb #0f933a75
 def _exception(store, run): # the notebook that was kept of a run that failed, and the cell that raised, with its traceback
     kept = f"notebooks/{run}.error.ipynb"
     try: cells = json.loads(store.read(kept))["cells"]
@@ -535,6 +545,7 @@ def _exception(store, run): # the notebook that was kept of a run that failed, a
             return dict(what, traceback=traceback, notebook=f"{store}/{kept}")
     return dict(notebook=f"{store}/{kept}")
 
+# %% ../nbs/lib/17_runs.ipynb #246b2dd4
 def show_run(
     name: str, # of a run, its key, or the beginning of either
     store=None, # a folder or a URL; None for `runs_folder()`
@@ -549,7 +560,7 @@ def show_run(
     record = read_record(found.get(f"records/{run}.json", b""), f"{place}/records/{run}.json")
     return dict(note, metrics=record.metrics, environment=record.environment, times=record.times, notebook=f"{place}/notebooks/{run}.ipynb")
 
-# %% ../nbs/lib/17_runs.ipynb #7ba875e2
+# %% ../nbs/lib/17_runs.ipynb #29d8f893
 def _leaves(value, path=""): # {dotted path: value} of nested dicts
     if not isinstance(value, dict): return {path: value}
     return {key: leaf for name, part in value.items() for key, leaf in _leaves(part, f"{path}.{name}".lstrip(".")).items()}
@@ -562,6 +573,7 @@ def _parts(run): # {"parameters", "code", "environment", "data", "metrics"} of w
 def _difference(first, second): # {name: [of one, of the other]} of what differs
     return {key: [first.get(key), second.get(key)] for key in sorted(first.keys() | second.keys()) if first.get(key) != second.get(key)}
 
+# %% ../nbs/lib/17_runs.ipynb #7b1cea96
 def diff_runs(
     first: str, # a run, as `show_run` takes it
     second: str, # another
@@ -590,7 +602,7 @@ def prune(
         for name in names: place.remove(name)
     return names
 
-# %% ../nbs/lib/17_runs.ipynb #7b3eb4ca
+# %% ../nbs/lib/17_runs.ipynb #7dab0370
 def _distinct(values): # without repetition, in their order
     return [value for number, value in enumerate(values) if value not in values[:number]]
 
@@ -604,11 +616,13 @@ def _merged(name, records): # one record of many
                   {f"{name}-{record.key}": record.metrics for record in records}, _distinct([d for record in records for d in record.data]),
                   code=codes[0] if len(codes) == 1 else dict(runs=codes), environment=records[0].environment, times=times)
 
+# %% ../nbs/lib/17_runs.ipynb #458ebfb4
 def _write_table(record, path): # its rows
     with whole_file(path, "wb") as file:
         if path.suffix == ".parquet": record.frame().to_parquet(file, index=False)
         else: record.frame().to_csv(file, index=False)
 
+# %% ../nbs/lib/17_runs.ipynb #4c818e6b
 def collect(
     name: str, # of an experiment
     store=None, # a folder or a URL; None for `runs_folder()`

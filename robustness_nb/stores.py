@@ -163,7 +163,7 @@ def _void(store, name): # whether a claim can be taken over; one that has just b
     except FileNotFoundError: return False
     except ValueError: return True # power was lost while it was written
 
-# %% ../nbs/lib/15_stores.ipynb #2de5eb5e
+# %% ../nbs/lib/15_stores.ipynb #f93e93ec
 class Claim:
     "The sole right to do a run; keeps itself alive until it is released. A context manager."
     def __init__(self, store, name):
@@ -187,6 +187,7 @@ class Claim:
         self._beat.join()
         self.store.remove(f"claims/{self.name}")
 
+# %% ../nbs/lib/15_stores.ipynb #45395d57
 def claim(
     store, # as `open_store` gives it
     run: str, # its name
