@@ -4,7 +4,7 @@ PRESET ?= quick
 BIN := .venv/bin
 
 # .venv/.core, .venv/.dev and .venv/.bench say what is installed; a change of pyproject.toml makes them stale.
-EXTRAS_dev := [dev,docs,torch,frost]
+EXTRAS_dev := [dev,docs,torch,frost,cluster,store,store-test]
 EXTRAS_bench := [bench]
 
 help: ## this list

@@ -10,7 +10,7 @@ __all__ = ['TWO_D', 'TWO_D_FILES', 'CIFAR10_CLASSES', 'loaders', 'check_name', '
            'waves', 'cifar10', 'cached', 'read_parquet', 'load']
 
 # %% ../nbs/lib/01_datasets.ipynb #68f77dad
-import hashlib, os, shutil
+import errno, hashlib, os, shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -89,21 +89,27 @@ def writable(
         with NamedTemporaryFile(dir=folder): return folder
     except OSError as error: raise OSError(f"cannot write into {folder}: {error.strerror}") from error
 
+_FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO # what a disk says when it takes no more
+
 @contextmanager
 def whole_file(
     path, # where the file shall be
     mode: str = "w", # or "wb"
 ): # yields an open file
-    "Write `path` so that it appears whole or not at all. OSError naming the folder if it cannot be written."
+    "Write `path` so that it appears whole or not at all, on the disk before it has its name. OSError naming it, or its folder, if it cannot be written."
     path = Path(path)
     encoding = None if "b" in mode else "utf-8"
     file = NamedTemporaryFile(mode, dir=writable(path.parent), prefix=f".{path.name}.", suffix=".tmp", delete=False, encoding=encoding)
     try:
-        with file: yield file
+        with file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
         os.chmod(file.name, 0o644)
         os.replace(file.name, path)
-    except BaseException:
+    except BaseException as error:
         Path(file.name).unlink(missing_ok=True)
+        if getattr(error, "errno", None) in _FULL: raise OSError(error.errno, f"cannot write {path}: {error.strerror}") from error
         raise
 
 # %% ../nbs/lib/01_datasets.ipynb #c2ddb0e3

@@ -13,8 +13,10 @@ RESULTS = sorted((ROOT / "results").glob("*.json"))
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
 def test_records_are_whole_and_traceable(path):
     record = load(path)
-    assert record.file_name == path.name and record.code["commit"] and record.code["dirty"] is False
-    assert record.parameters.keys() == read_parameters(record.experiment).keys() - {"preset", "rerun"}
+    assert record.file_name == path.name
+    assert all(code["commit"] and code["dirty"] is False for code in record.code.get("runs", [record.code]))
+    experiment = record.experiment.removesuffix("_sweep") # as `collect` makes it
+    assert record.parameters.keys() == read_parameters(experiment).keys() - {"preset", "rerun"}
     assert record.rows and all("right" in row or row["low"] <= row["value"] <= row["high"] and row["n"] > 0 for row in record.rows)
 
 

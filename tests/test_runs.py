@@ -44,7 +44,9 @@ def project(tmp_path, monkeypatch, runs_folder):
     write_notebook(pages / "broken.ipynb", PARAMETERS, "1 / 0")
     write_notebook(pages / "scorecard.ipynb", 'preset: str = "quick"  # whose records to judge', "preset")
     presets = dict(quick=dict(seeds=[7]), long=dict(seeds=[7, 8], size=100))
-    monkeypatch.setattr(runs, "experiments", lambda: {name: dict(notebook=f"nbs/papers/{name}.ipynb", presets=presets) for name in ("broken", "tiny")})
+    known = {name: dict(notebook=f"nbs/papers/{name}.ipynb", presets=presets) for name in ("broken", "tiny")}
+    (tmp_path / "root/experiments.yaml").write_text(yaml.safe_dump(known))
+    monkeypatch.setenv("ROBUSTNESS_NB_EXPERIMENTS", str(tmp_path / "root/experiments.yaml"))
     monkeypatch.setenv("ROBUSTNESS_NB_ROOT", str(tmp_path / "root"))
     return tmp_path / "root"
 
