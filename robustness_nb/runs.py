@@ -8,7 +8,7 @@ Docs: https://robustness-nb.github.io/robustness_nb/nbs/lib/runs.html.md"""
 __all__ = ['LOADED', 'MANY', 'STATES', 'RunError', 'Run', 'run', 'TooMany', 'split', 'work', 'Sweep', 'sweep', 'list_runs',
            'show_run', 'diff_runs', 'prune', 'collect', 'scorecard', 'Reproduction', 'reproduce']
 
-# %% ../nbs/lib/17_runs.ipynb #5484f93a
+# %% ../nbs/lib/17_runs.ipynb #49b0e671
 import base64, itertools, json, math, os, re, shutil, signal, sys, time, warnings
 from collections import Counter
 from contextlib import closing
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 import psutil, yaml
 from . import engines
 from .claims import judge_all
@@ -44,15 +45,15 @@ class Run:
     replayed: bool # whether the record had been made before
     seconds: float # for the whole run, kernel included
 
-# %% ../nbs/lib/17_runs.ipynb #b85b5000
-def _manager(): # a class of kernel managers, and the list of those that it has made
+# %% ../nbs/lib/17_runs.ipynb #e5074f72
+def _manager(folder): # a class of kernel managers that talk through files in a folder, and the list of those that it has made
     from jupyter_client.manager import AsyncKernelManager
     made = []
     class Manager(AsyncKernelManager):
         def __init__(self, **options):
             super().__init__(**options)
             made.append(self)
-            if os.name == "posix": self.transport = "ipc" # no port that others can reach
+            if os.name == "posix": self.transport, self.ip = "ipc", f"{folder}/socket"
     return Manager, made
 
 def _end_kernels(managers): # at once, with all that they have started
@@ -62,22 +63,23 @@ def _end_kernels(managers): # at once, with all that they have started
             os.kill(number, signal.SIGKILL)
         except (psutil.NoSuchProcess, ProcessLookupError): pass
 
-# %% ../nbs/lib/17_runs.ipynb #1ffa91f0
+# %% ../nbs/lib/17_runs.ipynb #7946b532
 def _in_kernel(source, target, parameters, progress, timeout): # None, or what failed
     import papermill
     from nbclient.exceptions import CellTimeoutError
     end = timeout and time.monotonic() + timeout
     limits = dict(timeout_func=lambda cell: max(.05, end - time.monotonic())) if timeout else {}
-    manager, made = _manager()
-    options = dict(kernel_name="python3", kernel_manager_class=manager, progress_bar=progress, **limits)
-    try: papermill.execute_notebook(source, target, parameters, **options)
-    except papermill.PapermillExecutionError as error: return dict(ename=error.ename, evalue=error.evalue)
-    except CellTimeoutError: return dict(ename="TimeoutError", evalue=f"it ran past the timeout of {timeout:g} s")
-    except RuntimeError as error: return dict(ename=type(error).__name__, evalue=f"the kernel died: {error}", lost=True)
-    except OSError as error: return dict(ename="OSError", evalue=str(error), disk=True)
-    except BaseException:
-        _end_kernels(made)
-        raise
+    with TemporaryDirectory(prefix="kernel-", ignore_cleanup_errors=True) as folder:
+        manager, made = _manager(folder)
+        options = dict(kernel_name="python3", kernel_manager_class=manager, progress_bar=progress, **limits)
+        try: papermill.execute_notebook(source, target, parameters, **options)
+        except papermill.PapermillExecutionError as error: return dict(ename=error.ename, evalue=error.evalue)
+        except CellTimeoutError: return dict(ename="TimeoutError", evalue=f"it ran past the timeout of {timeout:g} s")
+        except RuntimeError as error: return dict(ename=type(error).__name__, evalue=f"the kernel died: {error}", lost=True)
+        except OSError as error: return dict(ename="OSError", evalue=str(error), disk=True)
+        except BaseException:
+            _end_kernels(made)
+            raise
 
 # %% ../nbs/lib/17_runs.ipynb #b6e687cf
 LOADED = ("numpy", "pandas", "matplotlib.pyplot", "papermill", "robustness_nb.runs", "robustness_nb.plots",
