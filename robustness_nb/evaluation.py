@@ -10,11 +10,13 @@ __all__ = ['SURVIVAL', 'NORMS', 'QUANTILES', 'KINDS', 'CorruptionReport', 'corru
            'RobustnessCurve', 'sanity_warnings', 'evaluation_curve', 'MultiTaskReport', 'multitask_report',
            'task_answers', 'attack_tasks', 'cross_examination', 'multitask_corruptions', 'multitask_means']
 
-# %% ../nbs/lib/08_evaluation.ipynb #53052949
+# %% ../nbs/lib/08_evaluation.ipynb #6ba8e3de
 import csv, json, warnings
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, is_dataclass, replace
 from html import escape
+from functools import partial
 from importlib.resources import files
 from itertools import permutations
 from math import inf
@@ -69,7 +71,23 @@ class CorruptionReport:
                          f"{m['robustness_gap']:+.3f} {m['relative_robustness'] or float('nan'):.3f}")
         return "\n".join(lines)
 
-# %% ../nbs/lib/08_evaluation.ipynb #c8b80fd8
+# %% ../nbs/lib/08_evaluation.ipynb #168e7d72
+def _spoilt(entry, x, start, severities, seeds, **options): # (severities, seeds, n, ...); one seed if all make the same
+    registry.registry.setdefault(entry.name, entry)
+    images = np.array([[registry.corrupt(x, entry.name, severity, seed=seed, start=start, **options) for seed in seeds] for severity in severities])
+    return images[:, :1] if (images == images[:, :1]).all() else images
+
+def _ahead(work, tasks, workers): # yields what `work` makes of each of the `tasks`, in order; of those made ahead, two for each worker at most
+    if not workers: yield from (work(*task) for task in tasks)
+    else:
+        from joblib.externals.loky import get_reusable_executor
+        pool, waiting = get_reusable_executor(workers, env=dict(OMP_NUM_THREADS="1")), deque()
+        for task in tasks:
+            waiting.append(pool.submit(work, *task))
+            if len(waiting) == 2 * workers: yield waiting.popleft().result()
+        while waiting: yield waiting.popleft().result()
+
+# %% ../nbs/lib/08_evaluation.ipynb #057b3330
 def corruption_report(
     models: dict, # {name: model}; anything that `models.adapt` takes
     data: Dataset, # the test set
@@ -80,6 +98,7 @@ def corruption_report(
     ladder: str = "digits", # one of `corruptions.ladders()`
     rescale: bool = False, # fit the ladder's lengths in pixels to the size of the images
     batch_size: int = 10_000, # corrupted images that a model is shown at a time; changes no result
+    workers: int = 0, # processes that corrupt while this one predicts; 0: this one does both
     progress: bool | None = None, # a progress bar on stderr; None: only on a terminal
 ) -> CorruptionReport:
     """Grade models under every corruption, severity and seed. ValueError for an unknown name, an empty list, a bad severity or images that a corruption
@@ -94,27 +113,27 @@ def corruption_report(
     severities = [registry.check_severity(severity) for severity in severities]
     seeds = [check_whole("seed", seed) for seed in seeds]
     check_whole("batch_size", batch_size, 1)
+    check_whole("workers", workers, 0)
     adapted = [adapt(model) for model in models.values()]
     n, versions = len(data), len(severities) * len(seeds)
     clean = np.empty((len(adapted), n), bool)
     correct = np.empty((len(adapted), len(names), len(severities), len(seeds), n), bool)
     flipped = np.empty_like(correct)
     step, hidden = max(1, batch_size // versions), None if progress is None else not progress
+    parts = [slice(start, min(start + step, n)) for start in range(0, n, step)]
+    work = partial(_spoilt, ladder=ladder, rescale=rescale)
+    tasks = ((registry.registry[name], x, part.start, severities, seeds) for part in parts for x in [data.floats(part)] for name in names)
+    spoilt = _ahead(work, tasks, workers)
     with ThreadPoolExecutor() as pool, tqdm(total=n * len(names), unit=" images", desc=ladder, leave=False, disable=hidden) as bar:
         def answers(images): return np.array(list(pool.map(lambda model: model.predict(images), adapted)))
-        for start in range(0, n, step):
-            part = slice(start, min(start + step, n))
-            x, y = data.floats(part), data.y[part]
-            plain = answers(x)
+        for part in parts:
+            y, plain = data.y[part], answers(data.floats(part))
             clean[:, part] = plain == y
-            for i, name in enumerate(names):
-                images = np.array([[registry.corrupt(x, name, severity, seed=seed, ladder=ladder, start=start, rescale=rescale) for seed in seeds]
-                                   for severity in severities])
-                if (images == images[:, :1]).all(): images = images[:, :1]
-                found = answers(images.reshape(-1, *x.shape[1:])).reshape(len(adapted), *images.shape[:3])
+            for i, images in zip(range(len(names)), spoilt):
+                found = answers(images.reshape(-1, *images.shape[3:])).reshape(len(adapted), *images.shape[:3])
                 correct[:, i, :, :, part] = found == y
                 flipped[:, i, :, :, part] = found != plain[:, None, None]
-                bar.update(len(x))
+                bar.update(len(y))
     return CorruptionReport(list(models), names, severities, seeds, ladder, clean, correct, flipped, data.y, data.classes)
 
 # %% ../nbs/lib/08_evaluation.ipynb #826ae86b

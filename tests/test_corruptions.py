@@ -130,9 +130,10 @@ def test_a_higher_severity_damages_more(name, digits_split):
 
 
 def draw_uniform(draws): return draws.uniform(50)
+def draw_singles(draws): return draws.uniform(50, dtype=np.float32)
 def draw_normal(draws): return draws.normal(50)
 
-@pytest.mark.parametrize("draw, law", [(draw_uniform, stats.uniform), (draw_normal, stats.norm)])
+@pytest.mark.parametrize("draw, law", [(draw_uniform, stats.uniform), (draw_singles, stats.uniform), (draw_normal, stats.norm)])
 @pytest.mark.parametrize("seed", range(3))
 def test_draws_follow_their_law(draw, law, seed):
     numbers = draw(Draws(1000, key=(seed,)))
@@ -148,7 +149,7 @@ def poisson_p_value(counts, mean, top=np.inf):
     observed = np.histogram(counts, [-1, *cells + .5, np.inf])[0]
     return stats.chisquare(observed, np.diff(stats.poisson.cdf([-1, *cells, np.inf], mean)) * counts.size).pvalue
 
-@pytest.mark.parametrize("mean", [.3, 4., 60.])
+@pytest.mark.parametrize("mean", [.3, 4., 60., 150.7, 500.])
 def test_poisson_draws_follow_their_law(mean):
     assert poisson_p_value(Draws(1000, key=(1,)).poisson(np.full((1000, 50), mean)), mean) > 1e-3
 
@@ -160,7 +161,8 @@ def test_draws_belong_to_an_image(shape, start, calls):
     for _ in range(calls):
         assert np.array_equal(whole.uniform(*shape)[2:3], one.uniform(*shape))
         assert np.array_equal(whole.normal(*shape)[2:3], one.normal(*shape))
-        assert np.array_equal(whole.poisson(np.full((4, *shape), 5.))[2:3], one.poisson(np.full((1, *shape), 5.)))
+        means = np.linspace(0, 400, 4 * int(np.prod(shape))).reshape(4, *shape)[::-1]
+        assert np.array_equal(whole.poisson(means)[2:3], one.poisson(means[2:3]))
 
 
 def test_no_number_is_drawn_twice():

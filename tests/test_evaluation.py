@@ -42,6 +42,22 @@ def test_the_batch_size_changes_nothing(batch_size, graded, data, report):
     assert same(corruption_report(graded, data, **GRID, batch_size=batch_size), report)
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_number_of_workers_changes_nothing(workers, graded, data, report):
+    assert same(corruption_report(graded, data, **GRID, batch_size=7, workers=workers), report)
+
+
+def test_workers_know_corruptions_that_are_defined_here(fitted, data, monkeypatch):
+    monkeypatch.setattr(corruptions, "registry", dict(corruptions.registry))
+    @corruptions.corruption("digital", by=[.1, .2, .3, .4, 5.])
+    def dimmer(images, draws, by):
+        if by == 5: raise ValueError("too dark")
+        return images * (1 - by)
+    here, there = (corruption_report(fitted, data, corruptions=["dimmer"], severities=[1, 2, 3, 4], workers=workers) for workers in (0, 2))
+    assert same(here, there)
+    with pytest.raises(ValueError, match="too dark"): corruption_report(fitted, data, corruptions=["dimmer"], workers=2)
+
+
 @pytest.mark.parametrize("grid", ["models", "corruptions", "severities", "seeds"])
 def test_reports_of_parts_add_up_to_one_of_all(grid, graded, data, report):
     def rows_of(part):
@@ -201,6 +217,7 @@ def test_numbers_of_numpy_are_numbers(graded, data):
     (dict(severities=[6]), ["severity", "1 to 5", "6"]),
     (dict(severities=[2.5]), ["severity", "1 to 5", "2.5"]),
     (dict(batch_size=0), ["batch_size", "at least 1", "0"]),
+    (dict(workers=-1), ["workers", "at least 0", "-1"]),
     (dict(models={"short": lambda images: np.zeros((1, 10))}), ["scores", "(1, 10)"]),
     (dict(models={"nan": lambda images: np.full((len(images), 10), np.nan)}), ["scores", "NaN"]),
 ], ids=lambda value: str(value)[:40])

