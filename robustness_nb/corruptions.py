@@ -168,7 +168,7 @@ def _like(tensor, images):
     import torch
     return torch.from_numpy(images).to(tensor.device)
 
-# %% ../nbs/lib/04_corruptions.ipynb #04cdd660
+# %% ../nbs/lib/04_corruptions.ipynb #2cc45942
 def _in_blocks(entry, images, steps, start, key):
     _check_once(entry, images, steps, start, key)
     n, step, out = len(images), max(1, 2**18 // images[0].size), np.empty_like(images)
@@ -176,32 +176,40 @@ def _in_blocks(entry, images, steps, start, key):
         part = slice(first, first + step)
         draws = Draws(len(images[part]), start + first, key)
         _check_result(entry, entry.function(images[part], draws, **steps), images[part], key[-1], out[part])
-    threaded = entry.threads and n > step
-    for _ in (_pool(os.getpid()).map if threaded else map)(block, range(0, n, step)): pass
+    def share(firsts):
+        for first in firsts: block(first)
+    firsts = range(0, n, step)
+    threads = min(_threads(), len(firsts)) if entry.threads else 1
+    if threads == 1: share(firsts)
+    else:
+        for _ in _pool(os.getpid()).map(share, (firsts[k::threads] for k in range(threads))): pass
     return out
 
-@cache
-def _pool(process): return ThreadPoolExecutor(int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count()), "corrupt") # a forked process makes its own
+def _threads(): return int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count())
 
-# %% ../nbs/lib/04_corruptions.ipynb #8189307a
+@cache
+def _pool(process): return ThreadPoolExecutor(_threads(), "corrupt") # a forked process makes its own
+
+# %% ../nbs/lib/04_corruptions.ipynb #34921279
 @compiled
-def _cut(values, bits, infinity, most, out): # fills out with values cut to [0, 1]; returns how many are NaN (told by their bits), the least and the largest
-    unknown, low, high = 0, values[0], values[0]
+def _cut(values, bits, infinity, most, zero, one, slack, out): # fills out with values cut to [0, 1]; whether one is NaN, told by its bits, and how many were cut by more than `slack`
+    largest, outside = bits[0] & most, 0
     for k in range(len(values)):
-        unknown += (bits[k] & most) > infinity
-        low, high = min(low, values[k]), max(high, values[k])
-        out[k] = min(max(values[k], 0), 1)
-    return unknown, low, high
+        largest = max(largest, bits[k] & most)
+        inside = min(max(values[k], zero), one)
+        outside += abs(values[k] - inside) > slack
+        out[k] = inside
+    return largest > infinity, outside
 
 def _check_result(entry, result, images, severity, out):
     fault = f"the corruption {entry.name!r} "
     if np.shape(result) != images.shape: raise ValueError(f"{fault}changed the shape {images.shape} to {np.shape(result)}")
-    values = np.ascontiguousarray(result, out.dtype).ravel()
-    whole = np.dtype(f"i{values.itemsize}")
-    unknown, low, high = _cut(values, values.view(whole), np.array(np.inf, out.dtype).view(whole)[()], whole.type(np.iinfo(whole).max), out.ravel())
+    values, whole = np.ascontiguousarray(result, out.dtype).ravel(), np.dtype(f"i{out.itemsize}")
+    infinity, most = np.array(np.inf, out.dtype).view(whole)[()], whole.type(np.iinfo(whole).max)
+    unknown, outside = _cut(values, values.view(whole), infinity, most, *map(out.dtype.type, (0, 1, 1e-4)), out.ravel())
     if unknown: raise ValueError(f"{fault}made NaN at severity {severity}")
-    if not entry.clip and (low < -1e-4 or high > 1 + 1e-4):
-        raise ValueError(f"{fault}left [0, 1] at severity {severity}: its values range from {low:.6g} to {high:.6g}; register it with clip=True to have them cut")
+    if outside and not entry.clip:
+        raise ValueError(f"{fault}left [0, 1] at severity {severity}: its values range from {values.min():.6g} to {values.max():.6g}; register it with clip=True to have them cut")
 
 _tried = set()
 
@@ -805,38 +813,45 @@ def saturate(images, draws, multiply, add):
     "Saturation times `multiply`, plus `add`."
     return _hsv(_single(images), np.float32(0), np.float32(multiply), np.float32(add)) if images.shape[1] > 1 else images
 
-# %% ../nbs/lib/04_corruptions.ipynb #32c894a5
+# %% ../nbs/lib/04_corruptions.ipynb #5d94302c
 @compiled
-def _to_bytes(images): # (n, c, h, w) -> (n, h, w, c) of whole numbers 0 to 255
-    n, c, h, w = images.shape
-    out = np.empty((n, h, w, c), np.uint8)
+def _interleaved(images): # (n, 3, h, w) -> (n, h, w, 3) of whole numbers 0 to 255
+    n, _, h, w = images.shape
+    out, scale, half = np.empty((n, h, w, 3), np.uint8), np.float32(255), np.float32(.5)
     for i in range(n):
         for y in range(h):
-            for j in range(c):
-                for x in range(w): out[i, y, x, j] = np.uint8(np.float32(255) * images[i, j, y, x] + np.float32(.5))
+            for x in range(w):
+                out[i, y, x, 0] = np.uint8(scale * images[i, 0, y, x] + half)
+                out[i, y, x, 1] = np.uint8(scale * images[i, 1, y, x] + half)
+                out[i, y, x, 2] = np.uint8(scale * images[i, 2, y, x] + half)
     return out
 
 @compiled
-def _from_bytes(pixels): # back
-    n, h, w, c = pixels.shape
-    out = np.empty((n, c, h, w), np.float32)
+def _planes(pixels): # back
+    n, h, w, _ = pixels.shape
+    out, scale = np.empty((n, 3, h, w), np.float32), np.float32(1 / 255)
     for i in range(n):
         for y in range(h):
-            for j in range(c):
-                for x in range(w): out[i, j, y, x] = pixels[i, y, x, j] * np.float32(1 / 255)
+            for x in range(w):
+                out[i, 0, y, x] = scale * pixels[i, y, x, 0]
+                out[i, 1, y, x] = scale * pixels[i, y, x, 1]
+                out[i, 2, y, x] = scale * pixels[i, y, x, 2]
     return out
+
+def _recode(pixels, quality, colours): # writes each image of `pixels` as JPEG, and reads it back into its place
+    from PIL import Image
+    from simplejpeg import decode_jpeg
+    for one in pixels:
+        Image.fromarray(one).save(file := BytesIO(), "JPEG", quality=int(quality))
+        decode_jpeg(file.getbuffer(), colours, buffer=one)
+    return pixels
 
 @corruption("digital", source=HENDRYCKS, threads=False)
 def jpeg_compression(images, draws, quality):
     "Written as JPEG of the given `quality` and read again."
-    from PIL import Image
-    from simplejpeg import decode_jpeg
-    n, c, h, w = images.shape
-    pixels = _to_bytes(_single(images).reshape(-1, 3 if c == 3 else 1, h, w))
-    for one in pixels:
-        Image.fromarray(one.squeeze()).save(file := BytesIO(), "JPEG", quality=int(quality))
-        decode_jpeg(file.getbuffer(), "RGB" if c == 3 else "GRAY", buffer=one)
-    return _from_bytes(pixels).reshape(images.shape)
+    if images.shape[1] == 3: return _planes(_recode(_interleaved(_single(images)), quality, "RGB"))
+    pixels = (255 * images + .5).astype(np.uint8)
+    return _recode(pixels.reshape(-1, *images.shape[2:]), quality, "GRAY").reshape(images.shape) / np.float32(255)
 
 # %% ../nbs/lib/04_corruptions.ipynb #0f55217a
 def _stretch(images, draws, reach): # (n, h, w) twice: how far each pixel is read from itself when three points move by up to `reach`
