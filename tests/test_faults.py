@@ -43,7 +43,7 @@ def start_over(draw, folder):
     for path in draw.sample(sorted((folder / "records").iterdir()), 8): path.unlink()
 
 
-@pytest.mark.parametrize("in_process, kills", [(True, KILLS), (False, KILLS // 10)])
+@pytest.mark.parametrize("in_process, kills", [(True, KILLS), (False, KILLS // 16)])
 def test_random_kills_then_resume(in_process, kills, sums):
     draw, disturbed, process = random.Random(0), sums / "disturbed", None
     while kills:
