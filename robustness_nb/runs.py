@@ -388,12 +388,12 @@ def _rows(records, keys): # of several records, with the parameters that their r
     return rows
 
 # %% ../nbs/lib/17_runs.ipynb #9fc92c69
-def _html(sweep, shown=12): # a bar and a table, latest runs first
+def _html(sweep, shown=12): # a bar and a table: the latest runs first, then those that are left
     from html import escape
     counts, total = sweep.counts, len(sweep.runs)
-    settled = sorted((run for run in sweep.runs if run["status"] != "left"), key=lambda run: -run.get("order", 0))
+    latest = sorted(sweep.runs, key=lambda run: (run["status"] == "left", -run.get("order", 0)))
     body = ""
-    for run in settled[:shown]:
+    for run in latest[:shown]:
         point = ", ".join(f"{key} = {value}" for key, value in _flat(run["point"]).items())
         body += "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in (point, run["status"], run["message"])) + "</tr>"
     bar = f'<progress max="{total}" value="{total - counts["left"]}" style="width: 20em"></progress>'
