@@ -168,7 +168,7 @@ def _like(tensor, images):
     import torch
     return torch.from_numpy(images).to(tensor.device)
 
-# %% ../nbs/lib/04_corruptions.ipynb #2cc45942
+# %% ../nbs/lib/04_corruptions.ipynb #8aebb530
 def _in_blocks(entry, images, steps, start, key):
     _check_once(entry, images, steps, start, key)
     n, step, out = len(images), max(1, 2**18 // images[0].size), np.empty_like(images)
@@ -185,12 +185,13 @@ def _in_blocks(entry, images, steps, start, key):
         for _ in _pool(os.getpid()).map(share, (firsts[k::threads] for k in range(threads))): pass
     return out
 
-def _threads(): return int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count())
+def _threads(): # at least 1; OpenMP's variable may be a list, one number for each level of nesting
+    return max(1, int(os.environ.get("OMP_NUM_THREADS", "").partition(",")[0] or os.cpu_count()))
 
 @cache
 def _pool(process): return ThreadPoolExecutor(_threads(), "corrupt") # a forked process makes its own
 
-# %% ../nbs/lib/04_corruptions.ipynb #34921279
+# %% ../nbs/lib/04_corruptions.ipynb #48973a16
 @compiled
 def _cut(values, bits, infinity, most, zero, one, slack, out): # fills out with values cut to [0, 1]; whether one is NaN, told by its bits, and how many were cut by more than `slack`
     largest, outside = bits[0] & most, 0
@@ -204,7 +205,8 @@ def _cut(values, bits, infinity, most, zero, one, slack, out): # fills out with 
 def _check_result(entry, result, images, severity, out):
     fault = f"the corruption {entry.name!r} "
     if np.shape(result) != images.shape: raise ValueError(f"{fault}changed the shape {images.shape} to {np.shape(result)}")
-    values, whole = np.ascontiguousarray(result, out.dtype).ravel(), np.dtype(f"i{out.itemsize}")
+    values = np.asarray(result).astype(out.dtype, "C", casting="same_kind", copy=False).ravel()
+    whole = np.dtype(f"i{out.itemsize}")
     infinity, most = np.array(np.inf, out.dtype).view(whole)[()], whole.type(np.iinfo(whole).max)
     unknown, outside = _cut(values, values.view(whole), infinity, most, *map(out.dtype.type, (0, 1, 1e-4)), out.ravel())
     if unknown: raise ValueError(f"{fault}made NaN at severity {severity}")

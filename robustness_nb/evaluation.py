@@ -71,7 +71,7 @@ class CorruptionReport:
                          f"{m['robustness_gap']:+.3f} {m['relative_robustness'] or float('nan'):.3f}")
         return "\n".join(lines)
 
-# %% ../nbs/lib/08_evaluation.ipynb #168e7d72
+# %% ../nbs/lib/08_evaluation.ipynb #6513229e
 def _spoilt(entry, x, start, severities, seeds, **options): # (severities, seeds, n, ...); one seed if all make the same
     registry.registry.setdefault(entry.name, entry)
     images = np.array([[registry.corrupt(x, entry.name, severity, seed=seed, start=start, **options) for seed in seeds] for severity in severities])
@@ -82,10 +82,13 @@ def _ahead(work, tasks, workers): # yields what `work` makes of each of the `tas
     else:
         from joblib.externals.loky import get_reusable_executor
         pool, waiting = get_reusable_executor(workers, env=dict(OMP_NUM_THREADS="1")), deque()
-        for task in tasks:
-            waiting.append(pool.submit(work, *task))
-            if len(waiting) == 2 * workers: yield waiting.popleft().result()
-        while waiting: yield waiting.popleft().result()
+        try:
+            for task in tasks:
+                waiting.append(pool.submit(work, *task))
+                if len(waiting) == 2 * workers: yield waiting.popleft().result()
+            while waiting: yield waiting.popleft().result()
+        finally:
+            for left in waiting: left.cancel()
 
 # %% ../nbs/lib/08_evaluation.ipynb #057b3330
 def corruption_report(

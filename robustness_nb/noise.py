@@ -45,7 +45,7 @@ def _fractions(out, key, block, call, image): # fills out (n, 4, blocks) float32
             out[i, 2, b] = np.float32(c2 >> np.uint32(8)) * np.float32(2.0**-24)
             out[i, 3, b] = np.float32(c3 >> np.uint32(8)) * np.float32(2.0**-24)
 
-# %% ../nbs/lib/03_noise.ipynb #819bfdb5
+# %% ../nbs/lib/03_noise.ipynb #fb4df643
 WHOLE = 64 # the largest whole mean in the table, and how many parts of 1 it has
 
 @cache
@@ -57,28 +57,27 @@ def _poisson_table(): # (rows,) means 0, 1 ... 64, then 0, 1/64 ... 63/64; (rows
     return means, chances, np.stack([np.searchsorted(row, np.arange(1024) / 1024, "right") for row in chances]).astype(np.uint8)
 
 @compiled
-def _counts(mean, u, means, chances, index): # mean (m,); u (parts, m) fractions -> (m,) counts
-    out = np.empty(len(mean), np.float32)
-    for i in range(len(mean)):
-        rest, count = np.float64(mean[i]), 0
-        for part in range(2, len(u) + 1):
-            fraction = u[part % len(u), i]
-            row = min(int(rest), WHOLE) if part < len(u) else WHOLE + 1 + int(rest * WHOLE)
-            k = int(index[row, int(fraction * 1024)])
-            while chances[row, k] <= fraction: k += 1
-            rest, count = rest - means[row], count + k
-        if u[1, i] >= 1 - rest:
-            chance = np.exp(-rest)
-            total, k = chance, 0
-            while total <= u[1, i]:
-                k += 1
-                chance *= rest / k
-                total += chance
-            count += k
-        out[i] = count
-    return out
+def _look_up(rest, counts, u, scale, first, means, chances, index): # moves up to WHOLE / scale of each mean in `rest` into `counts`; rows of the table from `first`
+    for i in range(len(rest)):
+        row = first + min(int(rest[i] * scale), WHOLE)
+        k = int(index[row, int(u[i] * 1024)])
+        while chances[row, k] <= u[i]: k += 1
+        rest[i] -= means[row]
+        counts[i] += k
 
-# %% ../nbs/lib/03_noise.ipynb #b91d79b2
+@compiled
+def _last_counts(rest, counts, u): # adds the counts of the means in `rest`, all small
+    for i in range(len(rest)):
+        if u[i] < 1 - rest[i]: continue
+        chance = np.exp(-rest[i])
+        total, k = chance, 0
+        while total <= u[i]:
+            k += 1
+            chance *= rest[i] / k
+            total += chance
+        counts[i] += k
+
+# %% ../nbs/lib/03_noise.ipynb #dcb9c3db
 class Draws:
     "Random numbers for images `start` to `start + n - 1`; each image's own, whatever batch it comes in."
     def __init__(self,
@@ -120,11 +119,16 @@ class Draws:
         return out.reshape(self.n, -1)[:, :prod(shape)].reshape(self.n, *shape)
 
     def poisson(self, mean: np.ndarray) -> np.ndarray: # (n, ...) float32, of the shape of `mean`
-        "Poisson with the given means, at least 0."
-        flat = np.ascontiguousarray(mean, np.float32).reshape(self.n, -1)
+        "Poisson with the given means. ValueError if one of them is negative or not finite."
+        rest = np.array(mean, np.float32).astype(np.float64).ravel()
+        least, most = rest.min(initial=0), rest.max(initial=0)
+        if not 0 <= least <= most < inf: raise ValueError(f"mean must be at least 0 and finite, but its values range from {least:g} to {most:g}")
         self.calls += 1
-        parts = [self._singles(flat.shape[1], part).ravel() for part in range(int(flat.max(initial=0)) // WHOLE + 3)]
-        return _counts(flat.ravel(), np.stack(parts), *_poisson_table()).reshape(mean.shape)
+        counts, m, table = np.zeros(rest.size, np.float32), rest.size // self.n, _poisson_table()
+        for part in range(2, int(most) // WHOLE + 3): _look_up(rest, counts, self._singles(m, part).ravel(), 1, 0, *table)
+        _look_up(rest, counts, self._singles(m).ravel(), WHOLE, WHOLE + 1, *table)
+        _last_counts(rest, counts, self._singles(m, 1).ravel())
+        return counts.reshape(mean.shape)
 
     def gamma(self, a: float, *shape) -> np.ndarray: # (n, *shape) float64
         "Gamma of shape parameter `a` and scale 1, `shape` numbers for each image: they use up a varying count of others, so each image has a stream to itself."

@@ -387,7 +387,7 @@ def _rows(records, keys): # of several records, with the parameters that their r
         rows += [dict(row, **_flat(hidden)) for row in record.rows]
     return rows
 
-# %% ../nbs/lib/17_runs.ipynb #9fc92c69
+# %% ../nbs/lib/17_runs.ipynb #0cf33431
 def _html(sweep, shown=12): # a bar and a table: the latest runs first, then those that are left
     from html import escape
     counts, total = sweep.counts, len(sweep.runs)
@@ -448,7 +448,7 @@ def _give_up(task, outcome): # a run that was lost too often has failed
     store = open_store(task["store"])
     return _conclude(store, task, "failed", time.time(), message=outcome["message"], **_asked(task))
 
-# %% ../nbs/lib/17_runs.ipynb #f0beac91
+# %% ../nbs/lib/17_runs.ipynb #3283267f
 def _work_off(engine, sweep, tasks, live, max_retries, fail_fast): # have an engine do the tasks
     runs, lost, order = {run["run"]: run for run in sweep.runs}, Counter(), itertools.count(1)
     while tasks:
@@ -464,7 +464,7 @@ def _work_off(engine, sweep, tasks, live, max_retries, fail_fast): # have an eng
                 if status == "lost": outcome = _give_up(task, outcome)
                 message = outcome.get("message", "")
                 runs[name].update(status=outcome["status"], message=message, order=next(order))
-                if message.endswith("measured again"): sweep.messages.append(message)
+                if message and outcome["status"] != "failed": sweep.messages.append(message) # its record had been damaged
                 live.show()
                 if fail_fast and outcome["status"] == "failed": return
         tasks = again

@@ -165,6 +165,19 @@ def test_draws_belong_to_an_image(shape, start, calls):
         assert np.array_equal(whole.poisson(means)[2:3], one.poisson(means[2:3]))
 
 
+@pytest.mark.parametrize("mean", [-1., np.nan, np.inf])
+def test_poisson_means_that_cannot_be(mean):
+    with pytest.raises(ValueError, match="mean must be at least 0 and finite"): Draws(2).poisson(np.array([[3., 4.], [mean, 5.]]))
+
+
+@pytest.mark.parametrize("threads", ["1", "2,1", "0"])
+def test_the_number_of_threads_changes_nothing(threads, monkeypatch):
+    images = picture(90, 3, 32, 32)
+    whole = corrupt(images, "gaussian_noise", 3)
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    assert np.array_equal(corrupt(images, "gaussian_noise", 3), whole)
+
+
 def test_no_number_is_drawn_twice():
     draws, other = Draws(200), Draws(200, key=(1,))
     numbers = np.concatenate([draws.uniform(7).ravel(), draws.uniform(3, 2).ravel(), other.uniform(7).ravel()])
@@ -421,6 +434,11 @@ def test_a_corruption_that_returns_something_else(own, function, words):
     own(function)
     with pytest.raises(ValueError) as caught: corrupt(picture(2), "own", 4)
     for word in ["'own'", *words]: assert word in str(caught.value)
+
+
+def test_a_corruption_that_returns_complex_numbers(own):
+    own(lambda images, draws, strength: images * 1j)
+    with pytest.raises(TypeError, match="complex"): corrupt(picture(2), "own", 4)
 
 
 def test_a_corruption_cannot_spoil_its_input(own):
